@@ -32,6 +32,10 @@ pub struct ClusterSettings {
     pub package_bytes: u64,
     /// The most bytes of a package, unpacked.
     pub unpacked_bytes: u64,
+    /// How many bytes of snapshots this machine's host keeps in memory.
+    pub snapshot_bytes: u64,
+    /// On how many other hosts snapshots in memory have copies.
+    pub snapshot_backups: usize,
     /// The scheduler, by name.
     pub scheduler: String,
     /// The packing policy, by name.
@@ -98,6 +102,9 @@ impl ClusterSettings {
             cache_bytes: resolved.bytes("cluster.cache_size")?,
             package_bytes: resolved.bytes("cluster.package_size")?,
             unpacked_bytes: resolved.bytes("cluster.unpacked_size")?,
+            snapshot_bytes: resolved.bytes("cluster.snapshot_memory")?,
+            // The kind allows no more.
+            snapshot_backups: resolved.count("cluster.snapshot_backups")? as usize,
             scheduler: resolved.text("cluster.scheduler")?.to_string(),
             packing: resolved.text("cluster.packing")?.to_string(),
             token_file: match token_file {

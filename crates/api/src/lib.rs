@@ -89,5 +89,6 @@ pub use snapshots::{
     SnapshotsView,
 };
 pub use submit::SubmitRequest;
+pub use token_file::read as read_token;
 pub use top::{ContainerTop, MessagesTop, StateTop, TopView, VertexTop};
 pub use upgrade::{SavepointRequest, SavepointView, StatesView, UpgradeRequest, UpgradeView};

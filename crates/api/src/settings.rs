@@ -123,6 +123,19 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
         "the most bytes of a job's package, unpacked; a greater one is refused",
         "more takes jobs that bring models or data along, less keeps one job from filling the disks of many machines",
     ),
+    most_bytes(
+        "cluster.snapshot_memory",
+        "4GiB",
+        "how much this machine's host keeps in memory of the snapshots of jobs that name no folder for them, copies for other hosts included; when it is full, such jobs go on without new snapshots, and say so",
+        "more takes more state, less leaves memory to containers",
+    ),
+    Setting {
+        key: "cluster.snapshot_backups",
+        kind: Kind::Count { least: 0, most: 5 },
+        default: "1",
+        about: "on how many other hosts snapshots in memory have copies; decided by the host that keeps the first one",
+        trades: "more survive the loss of more hosts at a time, less takes less memory and network",
+    },
     text(
         "cluster.scheduler",
         "local",
@@ -282,7 +295,7 @@ pub fn is_of_the_cluster(key: &str) -> bool {
 /// Whether a setting is that of a host, which takes it from whoever starts it. What else there is counts where a job is submitted or a
 /// command is given.
 pub fn is_of_the_host(key: &str) -> bool {
-    const KEYS: [&str; 16] = [
+    const KEYS: [&str; 18] = [
         "cluster.name",
         "cluster.state",
         "cluster.directory",
@@ -290,6 +303,8 @@ pub fn is_of_the_host(key: &str) -> bool {
         "cluster.cache_size",
         "cluster.package_size",
         "cluster.unpacked_size",
+        "cluster.snapshot_memory",
+        "cluster.snapshot_backups",
         "cluster.token_file",
         "cluster.tls_authority",
         "cluster.tls_certificate",

@@ -10,8 +10,11 @@ use ardea_core::{Error, ErrorCode, Result, Token};
 /// A longer secret is taken for something else.
 const MOST_BYTES: u64 = 4096;
 
-/// The secret in that file.
-pub(crate) fn read(path: &Path) -> Result<Token> {
+/// The secret of a cluster, in that file.
+///
+/// # Errors
+/// [`ErrorCode::ReadFailed`] if it can't be read, others may read it, or it holds no secret.
+pub fn read(path: &Path) -> Result<Token> {
     let refuse = |why: io::Error, hint: &str| {
         let what = format!("cannot read the cluster's token from {}", path.display());
         Error::new(ErrorCode::ReadFailed, what)

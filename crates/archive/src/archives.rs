@@ -11,16 +11,18 @@ use ardea_control::{
 };
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_master::{Left, Snapshots};
+use ardea_shelter::Shelter;
 
 use crate::Promise;
 use crate::beginning::{bring, follow};
 use crate::binder::{Ask, Binder, Told};
 
-/// The snapshots of the jobs that a process leads, or may lead: in the folder of each, below the one that its settings name.
+/// The snapshots of the jobs that a process leads, or may lead: in the folder of each, below the one that its settings name, or in the memory of hosts.
 ///
 /// Each job has a thread of its own from the first record on that this process writes of it, and until it is gone.
 #[derive(Default)]
 pub struct Archives {
+    shelter: Option<Arc<dyn Shelter>>,
     jobs: Mutex<HashMap<JobRef, Archive>>,
 }
 
@@ -33,9 +35,22 @@ struct Archive {
 }
 
 impl Archives {
-    /// Of no job yet.
+    /// Of no job yet, and in folders only.
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// Of no job yet; those that name no folder are in this shelter.
+    pub fn sheltered(shelter: Arc<dyn Shelter>) -> Arc<Self> {
+        Arc::new(Archives {
+            shelter: Some(shelter),
+            jobs: Mutex::default(),
+        })
+    }
+
+    /// Where snapshots are that are in no folder.
+    pub fn shelter(&self) -> Option<Arc<dyn Shelter>> {
+        self.shelter.clone()
     }
 
     fn jobs(&self) -> MutexGuard<'_, HashMap<JobRef, Archive>> {
@@ -54,7 +69,12 @@ impl Archives {
             return Ok(asks.clone());
         }
         let (asks, asked) = channel();
-        let binder = Binder::new(job.clone(), archive.promise.clone(), archive.told.clone());
+        let binder = Binder::new(
+            job.clone(),
+            archive.promise.clone(),
+            archive.told.clone(),
+            self.shelter.clone(),
+        );
         let spawned = thread::Builder::new()
             .name("ardea-archive".into())
             .spawn(move || binder.work(&asked));
@@ -110,12 +130,12 @@ impl Snapshots for Archives {
         let Some(promise) = promise.filter(|promise| promise.from.is_some()) else {
             return Ok(None);
         };
-        let epoch = bring(&promise, job)?;
+        let epoch = bring(&promise, job, self.shelter.as_ref())?;
         Ok(Some(Arc::new(EpochsRecord::brought(job.clone(), epoch))))
     }
 
     fn follow(&self, next: &Successor, left: &Left<'_>) -> Result<JobDefinition> {
-        follow(next, left)
+        follow(next, left, self.shelter.as_ref())
     }
 
     fn keep(&self, job: &JobRef, epochs: &[Epoch], _: Epoch, present: Generation) {

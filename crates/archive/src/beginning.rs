@@ -1,11 +1,11 @@
 //! A job that begins with state from elsewhere: a savepoint's, or that of a job of its name which it follows.
 //!
-//! Where the job is taken it is compared, and a note left in its folder of what it is to begin with. Its first master copies that, into the
-//! same folder, before the job has a record of epochs; then it is to everybody a job that has stopped there. The copy belongs to no life
+//! Where the job is taken it is compared, and a note left beside its snapshots of what it is to begin with. Its first master copies that to the
+//! same place, before the job has a record of epochs; then it is to everybody a job that has stopped there. The copy belongs to no life
 //! of the job ([`BROUGHT`]), and no increment is based on it: what was written in another form is written anew with the first snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
@@ -18,14 +18,15 @@ use ardea_recovery::{Dropping, address_of, new_place_of_savepoint, place_of_save
 use ardea_savepoint::{
     JobStates, Savepoint, SavepointManifest, SavepointOf, StateDiff, copy, diff,
 };
+use ardea_shelter::Shelter;
 use ardea_snapshot::{
-    DiskFolder, FileName, Folder, Snapshot, SnapshotId, SnapshotStore, StoreConfig, seal, unseal,
+    FileName, Folder, Snapshot, SnapshotId, SnapshotStore, StoreConfig, seal, unseal,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::Promise;
-use crate::probe::{find_folder, make_folder};
+use crate::probe::{find_place, lost, make_place, sheltered};
 use crate::remembered::{states_in, states_within};
+use crate::{Origin, Place, Promise};
 
 const KIND: &str = "ardea beginning";
 const FORMAT: &str = "1";
@@ -34,9 +35,12 @@ const FROM: &str = "recovery.from";
 /// More threads than this don't make copies quicker.
 const MOST_THREADS: usize = 4;
 
+/// The way to the memory of hosts, if this process has one.
+type Way<'a> = Option<&'a Arc<dyn Shelter>>;
+
 /// State that a job may begin with.
 struct Elsewhere {
-    place: PathBuf,
+    place: Origin,
     /// What is there, for people.
     shown: String,
     job: String,
@@ -44,10 +48,10 @@ struct Elsewhere {
     states: JobStates,
 }
 
-/// What is noted of it in the folder of the job.
+/// What is noted of it beside the snapshots of the job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Beginning {
-    place: PathBuf,
+    place: Origin,
     /// The job that it is the state of.
     job: String,
     snapshot: SnapshotId,
@@ -55,39 +59,39 @@ struct Beginning {
     vertices: BTreeSet<String>,
 }
 
-/// Makes the folder of a job that promises something, before anything of it runs. If it is to begin from a savepoint, compares what is in
-/// that with what the job remembers, and reads none of it.
+/// Makes the folder of a job that promises something, before anything of it runs; in the memory of hosts, to which `shelter` is the way, nothing has
+/// to be made. If it is to begin from a savepoint, compares what is in that with what the job remembers, and reads none of it.
 ///
 /// # Errors
 /// As [`Promise::of`]; if the folder can't be made, or written to; `InvalidJob` if the job can't go on from the savepoint, with all
 /// reasons; what opening that returns.
-pub fn make_room(definition: &JobDefinition, demand: &JobDemand) -> Result<()> {
+pub fn make_room(definition: &JobDefinition, demand: &JobDemand, shelter: Way<'_>) -> Result<()> {
     let Some(promise) = Promise::of(definition)? else {
         return Ok(());
     };
-    let from = promise.from.as_deref();
+    let from = promise.from.as_ref();
     if from.is_none() && !promise.dropping.is_empty() {
         let what = "state is to be dropped, and the job does not begin from a savepoint";
         return Err(Error::new(ErrorCode::InvalidConfig, what)
             .hint("recovery.drop goes with recovery.from"));
     }
     let from = from.map(Elsewhere::savepoint).transpose()?;
-    make(&promise, &definition.job, demand, from.as_ref())
+    make((&promise, shelter), &definition.job, demand, from.as_ref())
 }
 
 /// Makes ready that a job goes on from what another of its name has left; gives its definition as it has to be stored for that.
 ///
 /// # Errors
 /// The same.
-pub(crate) fn follow(next: &Successor, left: &Left<'_>) -> Result<JobDefinition> {
+pub(crate) fn follow(next: &Successor, left: &Left<'_>, shelter: Way<'_>) -> Result<JobDefinition> {
     let mut definition = next.definition.clone();
     let from = match left.state {
-        Some(state) => Some(Elsewhere::left(left.job, state)?),
+        Some(state) => Some(Elsewhere::left(left.job, state, shelter)?),
         None => None,
     };
     match &from {
         Some(from) => {
-            let place = from.place.display().to_string();
+            let place = from.place.to_string();
             definition.settings.insert(FROM.to_string(), place);
         }
         None => drop(definition.settings.remove(FROM)),
@@ -100,7 +104,8 @@ pub(crate) fn follow(next: &Successor, left: &Left<'_>) -> Result<JobDefinition>
         Error::new(ErrorCode::InvalidConfig, what)
             .hint("give it a guarantee, as the one before has")
     })?;
-    make(&promise, &definition.job, &next.demand, from.as_ref())?;
+    let demand = &next.demand;
+    make((&promise, shelter), &definition.job, demand, from.as_ref())?;
     Ok(definition)
 }
 
@@ -108,8 +113,13 @@ pub(crate) fn follow(next: &Successor, left: &Left<'_>) -> Result<JobDefinition>
 ///
 /// # Errors
 /// What reading the snapshot's manifest returns.
-pub fn compare(job: &Successor, state: LeftState, next: &Successor) -> Result<StateDiff> {
-    let from = Elsewhere::left(job, state)?;
+pub fn compare(
+    job: &Successor,
+    state: LeftState,
+    next: &Successor,
+    shelter: Way<'_>,
+) -> Result<StateDiff> {
+    let from = Elsewhere::left(job, state, shelter)?;
     let dropping = next.definition.settings.get("recovery.drop");
     let dropping = Dropping::listed(dropping.map_or("", String::as_str));
     Ok(diff(&from.states, &states_in(&next.demand), &dropping))
@@ -118,31 +128,29 @@ pub fn compare(job: &Successor, state: LeftState, next: &Successor) -> Result<St
 /// What a job has kept of an epoch, in the forms that its program has told: what it had nothing of is left out. Reads a manifest.
 ///
 /// # Errors
-/// If this machine doesn't see the folder of the job; `NoSuchSnapshot` if it has been removed meanwhile.
+/// If this machine doesn't see the folder of the job, or hosts don't answer; `NoSuchSnapshot` if it has been removed meanwhile, or was lost.
 pub fn kept_states(
-    promise: &Promise,
+    (promise, shelter): (&Promise, Way<'_>),
     job: &JobRef,
     kept: LeftState,
     told: &JobStates,
 ) -> Result<JobStates> {
-    let folder = find_folder(&promise.folder, job)?;
-    let snapshot = Snapshot::open(folder, &job.name, id_of(kept))?;
+    let snapshot = open_kept((&promise.place, shelter), job, kept)?;
     Ok(states_within(&snapshot, told))
 }
 
-/// Writes a savepoint of what a job on a cluster has kept of an epoch. Reads and writes all of it.
+/// Writes a savepoint of what a job on a cluster has kept of an epoch, in a folder or in the memory of hosts. Reads and writes all of it.
 ///
 /// # Errors
-/// If this machine doesn't see the folder of the job; as [`Savepoint::write`].
+/// If this machine doesn't see the folder of the job, or hosts don't answer; as [`Savepoint::write`].
 pub fn save(
-    promise: &Promise,
+    (promise, shelter): (&Promise, Way<'_>),
     job: &JobRef,
     kept: LeftState,
     states: &JobStates,
     to: &Path,
 ) -> Result<SavepointManifest> {
-    let folder = find_folder(&promise.folder, job)?;
-    let snapshot = Snapshot::open(folder, &job.name, id_of(kept))?;
+    let snapshot = open_kept((&promise.place, shelter), job, kept)?;
     let of = SavepointOf {
         snapshot: &snapshot,
         states,
@@ -153,7 +161,7 @@ pub fn save(
 }
 
 fn make(
-    promise: &Promise,
+    (promise, shelter): (&Promise, Way<'_>),
     job: &JobRef,
     demand: &JobDemand,
     from: Option<&Elsewhere>,
@@ -162,7 +170,7 @@ fn make(
         let found = diff(&from.states, &states_in(demand), &promise.dropping);
         found.check(&job.name, &from.shown)?;
     }
-    make_folder(&promise.folder, job)?;
+    make_place(&promise.place, job)?;
     let Some(from) = from else { return Ok(()) };
     let vertices = demand.vertices.iter();
     let beginning = Beginning {
@@ -173,15 +181,15 @@ fn make(
             .map(|vertex| vertex.name.as_str().to_string())
             .collect(),
     };
-    beginning.write(&DiskFolder::open(&promise.folder)?)
+    beginning.write(&*find_place(&promise.place, job, shelter)?)
 }
 
-/// Brings the state that a job begins with into its folder, unless that has been done; gives its epoch.
+/// Brings the state that a job begins with to the place of its snapshots, unless that has been done; gives its epoch.
 ///
 /// # Errors
 /// Why it can't be brought: never, that the job begins with nothing.
-pub(crate) fn bring(promise: &Promise, job: &JobRef) -> Result<Epoch> {
-    let folder = find_folder(&promise.folder, job)?;
+pub(crate) fn bring(promise: &Promise, job: &JobRef, shelter: Way<'_>) -> Result<Epoch> {
+    let folder = find_place(&promise.place, job, shelter)?;
     let beginning = Beginning::read(&*folder)?;
     let id = SnapshotId::new(BROUGHT.0, beginning.snapshot.epoch);
     let config = StoreConfig {
@@ -193,8 +201,12 @@ pub(crate) fn bring(promise: &Promise, job: &JobRef) -> Result<Epoch> {
     if store.snapshot(id).is_ok() {
         return Ok(id.epoch);
     }
-    let from = open(&beginning.place)?;
-    let from = Snapshot::open(from, &beginning.job, beginning.snapshot)?;
+    let from = open(&beginning.place, shelter)?;
+    let from = Snapshot::open(from, &beginning.job, beginning.snapshot);
+    let from = from.map_err(|error| match beginning.place {
+        Origin::Folder(_) => error,
+        Origin::Memory(_) => lost(&Place::Memory, error),
+    })?;
     let dropping = &promise.dropping;
     let wanted = |vertex: &str, state: Option<&str>| {
         let is_there = beginning.vertices.contains(vertex) && !dropping.has_vertex(vertex);
@@ -209,28 +221,37 @@ pub(crate) fn bring(promise: &Promise, job: &JobRef) -> Result<Epoch> {
 }
 
 impl Elsewhere {
-    fn savepoint(place: &Path) -> Result<Self> {
-        let manifest = SavepointManifest::read(&*open(place)?)?;
+    fn savepoint(place: &Origin) -> Result<Self> {
+        let Origin::Folder(folder) = place else {
+            let what = format!("recovery.from={place} names no savepoint");
+            return Err(Error::new(ErrorCode::InvalidConfig, what).hint(
+                "savepoints are in folders and buckets; what a job has in memory goes on by `ardea upgrade`",
+            ));
+        };
+        let manifest = SavepointManifest::read(&*open_folder(folder)?)?;
         Ok(Elsewhere {
-            place: place.to_path_buf(),
-            shown: format!("the savepoint {}", place.display()),
+            place: place.clone(),
+            shown: format!("the savepoint {place}"),
             states: manifest.states(),
             job: manifest.job,
             snapshot: manifest.snapshot,
         })
     }
 
-    fn left(job: &Successor, state: LeftState) -> Result<Self> {
+    fn left(job: &Successor, state: LeftState, shelter: Way<'_>) -> Result<Self> {
         let of = &job.definition.job;
         let promise = Promise::of(&job.definition)?.ok_or_else(|| {
             let what = format!("{of} promises nothing, and has left nothing");
             Error::new(ErrorCode::WrongState, what)
         })?;
-        let folder = find_folder(&promise.folder, of)?;
-        let snapshot = Snapshot::open(folder, &of.name, id_of(state))?;
+        let snapshot = open_kept((&promise.place, shelter), of, state)?;
         Ok(Elsewhere {
             shown: format!("the job {of}"),
-            place: promise.folder,
+            place: match promise.place {
+                // All of it is in the folder.
+                Place::Folder(folder) | Place::Both(folder) => Origin::Folder(folder),
+                Place::Memory => Origin::Memory(of.key()),
+            },
             job: of.name.clone(),
             snapshot: id_of(state),
             states: states_within(&snapshot, &states_in(&job.demand)),
@@ -266,7 +287,25 @@ fn id_of(state: LeftState) -> SnapshotId {
     SnapshotId::new(state.generation.0, state.epoch)
 }
 
-fn open(place: &Path) -> Result<Arc<dyn Folder>> {
+/// The snapshot that a job has kept of an epoch.
+fn open_kept(
+    (place, shelter): (&Place, Way<'_>),
+    job: &JobRef,
+    kept: LeftState,
+) -> Result<Snapshot> {
+    let folder = find_place(place, job, shelter)?;
+    let opened = Snapshot::open(folder, &job.name, id_of(kept));
+    opened.map_err(|error| lost(place, error))
+}
+
+fn open(place: &Origin, shelter: Way<'_>) -> Result<Arc<dyn Folder>> {
+    match place {
+        Origin::Folder(folder) => open_folder(folder),
+        Origin::Memory(job) => sheltered(job, shelter),
+    }
+}
+
+fn open_folder(place: &Path) -> Result<Arc<dyn Folder>> {
     place_of_savepoint(place).map_err(|error| match error.code() {
         ErrorCode::ReadFailed if address_of(place).is_none() => error.hint(
             "name a folder that all hosts see by the same path, and that a savepoint was written to (recovery.from)",

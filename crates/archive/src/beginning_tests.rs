@@ -4,8 +4,10 @@ use std::path::Path;
 
 use ardea_control::{Generation, ProgramRef};
 use ardea_core::{PartitionId, Schema, StateShape, Timestamp};
+use ardea_grid_net::{Grid, GridConfig};
 use ardea_master::Snapshots;
 use ardea_packing::{PackingConfig, Resources, VertexDemand};
+use ardea_shelter::GridShelf;
 use ardea_snapshot::{Commit, CutKind, CutOf, PartitionRange};
 
 use super::*;
@@ -58,9 +60,15 @@ fn job(place: &Path, submission: u64, value: Schema, more: &[(&str, &str)]) -> S
 /// A submission that has left a snapshot.
 fn with_state(place: &Path) -> Successor {
     let old = job(place, 1, Schema::I32, &[]);
-    make_room(&old.definition, &old.demand).unwrap();
+    leave_state(&old, None);
+    old
+}
+
+/// Has a submission leave a snapshot.
+fn leave_state(old: &Successor, shelter: Way<'_>) {
+    make_room(&old.definition, &old.demand, shelter).unwrap();
     let promise = Promise::of(&old.definition).unwrap().unwrap();
-    let folder = find_folder(&promise.folder, &old.definition.job).unwrap();
+    let folder = find_place(&promise.place, &old.definition.job, shelter).unwrap();
     let store = SnapshotStore::open(folder, "words", StoreConfig::default()).unwrap();
     let id = id_of(LEFT);
     let of = |vertex: &str| CutOf {
@@ -86,12 +94,21 @@ fn with_state(place: &Path) -> Successor {
         cuts: vec![counts.finish().unwrap(), lines.finish().unwrap()],
     };
     store.commit(&commit).unwrap();
-    old
+}
+
+/// The same job with its snapshots in memory.
+fn in_memory(mut job: Successor) -> Successor {
+    job.definition.settings.remove("snapshots.folder");
+    job
 }
 
 /// What a job begins with, by its first record.
 fn begins(definition: &JobDefinition) -> Option<(Epoch, u64)> {
-    let archives = Archives::new();
+    begins_by(&Archives::new(), definition)
+}
+
+/// The same by these archives.
+fn begins_by(archives: &Archives, definition: &JobDefinition) -> Option<(Epoch, u64)> {
     archives.epochs(definition).unwrap().unwrap();
     let job = &definition.job;
     // Whoever is asked again brings it no second time.
@@ -100,8 +117,8 @@ fn begins(definition: &JobDefinition) -> Option<(Epoch, u64)> {
     let life = first.life();
     assert_eq!((life.from, life.taken_in), (None, Generation(0)));
     let epoch = first.committed?;
-    let folder = Promise::of(definition).unwrap().unwrap().folder;
-    let folder = find_folder(&folder, job).unwrap();
+    let place = Promise::of(definition).unwrap().unwrap().place;
+    let folder = find_place(&place, job, archives.shelter().as_ref()).unwrap();
     let id = SnapshotId::new(BROUGHT.0, epoch);
     let snapshot = Snapshot::open(folder, "words", id).unwrap();
     snapshot.verify().unwrap();
@@ -122,12 +139,12 @@ fn a_job_that_follows_another_begins_with_its_last_state() {
         state: Some(LEFT),
     };
     let next = job(place.path(), 2, Schema::I64, &[]);
-    let definition = follow(&next, &left).unwrap();
+    let definition = follow(&next, &left, None).unwrap();
     assert_eq!(begins(&definition), Some((Epoch(7), KEYS)));
     // And so does the old one, if it comes back.
     let mut again = old.clone();
     again.definition.job.submission = 3;
-    let definition = follow(&again, &left).unwrap();
+    let definition = follow(&again, &left, None).unwrap();
     assert_eq!(begins(&definition), Some((Epoch(7), KEYS)));
 }
 
@@ -140,11 +157,11 @@ fn a_job_that_can_not_read_the_state_is_refused_before_anything_is_made_for_it()
         state: Some(LEFT),
     };
     let next = job(place.path(), 2, Schema::Text, &[]);
-    let refused = follow(&next, &left).unwrap_err();
+    let refused = follow(&next, &left, None).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::InvalidJob);
     assert!(refused.to_string().contains("counts/keys"), "{refused}");
     assert!(!place.path().join("words-2").exists());
-    let found = compare(&old, LEFT, &next).unwrap();
+    let found = compare(&old, LEFT, &next, None).unwrap();
     assert!(!found.is_possible());
     let dropping = job(
         place.path(),
@@ -152,7 +169,7 @@ fn a_job_that_can_not_read_the_state_is_refused_before_anything_is_made_for_it()
         Schema::Text,
         &[("recovery.drop", "counts")],
     );
-    let definition = follow(&dropping, &left).unwrap();
+    let definition = follow(&dropping, &left, None).unwrap();
     assert_eq!(begins(&definition), Some((Epoch(7), 0)));
 }
 
@@ -163,14 +180,14 @@ fn a_savepoint_of_a_cluster_is_what_another_job_of_it_begins_from() {
     let promise = Promise::of(&old.definition).unwrap().unwrap();
     let (to, job_of) = (place.path().join("saved"), &old.definition.job);
     let states = states_in(&old.demand);
-    let manifest = save(&promise, job_of, LEFT, &states, &to).unwrap();
+    let manifest = save((&promise, None), job_of, LEFT, &states, &to).unwrap();
     assert_eq!(manifest.states().vertices["counts"].states.len(), 1);
-    let again = save(&promise, job_of, LEFT, &states, &to).unwrap_err();
+    let again = save((&promise, None), job_of, LEFT, &states, &to).unwrap_err();
     assert_eq!(again.code(), ErrorCode::WrongState);
 
     let from = to.display().to_string();
     let next = job(place.path(), 2, Schema::I64, &[("recovery.from", &from)]);
-    make_room(&next.definition, &next.demand).unwrap();
+    make_room(&next.definition, &next.demand, None).unwrap();
     assert_eq!(begins(&next.definition), Some((Epoch(7), KEYS)));
     let nowhere = job(
         place.path(),
@@ -178,7 +195,7 @@ fn a_savepoint_of_a_cluster_is_what_another_job_of_it_begins_from() {
         Schema::I64,
         &[("recovery.from", "/nowhere")],
     );
-    let error = make_room(&nowhere.definition, &nowhere.demand).unwrap_err();
+    let error = make_room(&nowhere.definition, &nowhere.demand, None).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ReadFailed);
 }
 
@@ -191,10 +208,92 @@ fn a_job_whose_note_is_lost_does_not_begin_with_nothing() {
         state: Some(LEFT),
     };
     let next = job(place.path(), 2, Schema::I64, &[]);
-    let definition = follow(&next, &left).unwrap();
+    let definition = follow(&next, &left, None).unwrap();
     std::fs::remove_file(place.path().join("words-2").join(NAME)).unwrap();
     let archives = Archives::new();
     archives.epochs(&definition).unwrap().unwrap();
     let error = archives.first(&definition.job).unwrap_err();
     assert_eq!(error.code(), ErrorCode::SnapshotDamaged);
+}
+
+/// Hosts that keep snapshots in memory.
+fn shelter() -> Arc<dyn Shelter> {
+    let shelf = GridShelf::new();
+    let grid = Grid::start(GridConfig::new("harbour")).unwrap();
+    shelf.open(grid, 1).unwrap();
+    Arc::new(shelf)
+}
+
+#[test]
+fn what_a_job_has_left_in_memory_is_what_another_begins_with_there_or_in_a_folder() {
+    let place = tempfile::tempdir().unwrap();
+    let shelter = shelter();
+    let archives = Archives::sheltered(Arc::clone(&shelter));
+    let old = in_memory(job(place.path(), 1, Schema::I32, &[]));
+    leave_state(&old, Some(&shelter));
+    let left = Left {
+        job: &old,
+        state: Some(LEFT),
+    };
+    let next = in_memory(job(place.path(), 2, Schema::I64, &[]));
+    assert!(
+        compare(&old, LEFT, &next, Some(&shelter))
+            .unwrap()
+            .is_possible()
+    );
+    let definition = archives.follow(&next, &left).unwrap();
+    assert_eq!(definition.settings[FROM], "memory:words#1");
+    assert_eq!(begins_by(&archives, &definition), Some((Epoch(7), KEYS)));
+    assert_eq!(place.path().read_dir().unwrap().count(), 0);
+
+    let kept = job(place.path(), 3, Schema::I64, &[("snapshots.memory", "on")]);
+    let definition = archives.follow(&kept, &left).unwrap();
+    assert_eq!(begins_by(&archives, &definition), Some((Epoch(7), KEYS)));
+    assert!(place.path().join("words-3").is_dir());
+
+    // What others have lost meanwhile can't be begun with, and is told as lost.
+    let lost = Some(LeftState {
+        generation: Generation(3),
+        epoch: Epoch(8),
+    });
+    let left = Left {
+        job: &old,
+        state: lost,
+    };
+    let error = archives.follow(&next, &left).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NoSuchSnapshot);
+    assert!(error.what_next().unwrap().contains("backups"), "{error}");
+}
+
+#[test]
+fn a_job_in_memory_is_saved_and_begins_from_a_savepoint() {
+    let place = tempfile::tempdir().unwrap();
+    let shelter = shelter();
+    let archives = Archives::sheltered(Arc::clone(&shelter));
+    let old = in_memory(job(place.path(), 1, Schema::I32, &[]));
+    leave_state(&old, Some(&shelter));
+    let promise = Promise::of(&old.definition).unwrap().unwrap();
+    let (to, job_of) = (place.path().join("saved"), &old.definition.job);
+    let states = states_in(&old.demand);
+    let way = Some(&shelter);
+    save((&promise, way), job_of, LEFT, &states, &to).unwrap();
+
+    let from = to.display().to_string();
+    let next = in_memory(job(place.path(), 2, Schema::I64, &[(FROM, &from)]));
+    make_room(&next.definition, &next.demand, way).unwrap();
+    assert_eq!(
+        begins_by(&archives, &next.definition),
+        Some((Epoch(7), KEYS))
+    );
+
+    // What is in memory is no savepoint, whoever names it.
+    let next = in_memory(job(
+        place.path(),
+        3,
+        Schema::I64,
+        &[(FROM, "memory:words#1")],
+    ));
+    let error = make_room(&next.definition, &next.demand, way).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidConfig);
+    assert!(error.to_string().contains("memory:words#1"), "{error}");
 }

@@ -8,13 +8,15 @@ use std::time::Duration;
 use ardea_control::{EpochsRecord, Generation, JobRef, MasterEpoch, RecordedSnapshot};
 use ardea_core::{Clock, Epoch, Error, ErrorCode, Result};
 use ardea_cuts::{Chore, Housekeeper, block_config};
+use ardea_shelter::Shelter;
 use ardea_snapshot::{
-    Commit, CutOf, CutReceipt, FileState, Folder, Snapshot, SnapshotId, SnapshotStore, StoreConfig,
+    Commit, CutKind, CutOf, CutReceipt, FileState, Folder, Snapshot, SnapshotId, SnapshotStore,
+    StoreConfig,
 };
 
 use crate::Promise;
 use crate::part::{Part, PartKind, PartName};
-use crate::probe::find_folder;
+use crate::probe::find_place;
 
 /// What is told of an epoch that its snapshot doesn't tell.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -66,6 +68,7 @@ pub(crate) struct Binder {
     job: JobRef,
     promise: Promise,
     told: Told,
+    shelter: Option<Arc<dyn Shelter>>,
     open: Option<Open>,
 }
 
@@ -88,11 +91,17 @@ struct Open {
 }
 
 impl Binder {
-    pub(crate) fn new(job: JobRef, promise: Promise, told: Told) -> Self {
+    pub(crate) fn new(
+        job: JobRef,
+        promise: Promise,
+        told: Told,
+        shelter: Option<Arc<dyn Shelter>>,
+    ) -> Self {
         Binder {
             job,
             promise,
             told,
+            shelter,
             open: None,
         }
     }
@@ -137,7 +146,7 @@ impl Binder {
 
     /// The folder is there since the job was taken. Where it isn't it is another machine's, or not mounted, and must not be made.
     fn open(&self, record: &EpochsRecord) -> Result<Open> {
-        let folder = find_folder(&self.promise.folder, &self.job)?;
+        let folder = find_place(&self.promise.place, &self.job, self.shelter.as_ref())?;
         let config = StoreConfig {
             keep: self.promise.survival.kept().get(),
             blocks: block_config(),
@@ -217,11 +226,19 @@ impl Open {
                 self.bound.push(name);
             }
         }
+        // What is all there needs nothing of before, which may be lost.
+        let is_all = || cuts.iter().all(is_full);
+        let base = base.filter(|base| !(self.is_lost(*base) && is_all()));
         let at = Clock::system().wall();
         self.store.commit(&Commit { id, base, at, cuts })?;
         told.aligned(id.epoch, aligned);
         self.known.insert(id);
         Ok(())
+    }
+
+    fn is_lost(&self, id: SnapshotId) -> bool {
+        let found = self.store.snapshot(id);
+        found.is_err_and(|error| error.code() == ErrorCode::NoSuchSnapshot)
     }
 
     /// What the record needs stays; all else goes.
@@ -276,6 +293,11 @@ impl Open {
         self.housekeeper.ask(Chore::Tidy(left.collect()));
         self.housekeeper.ask(Chore::Sweep(floor));
     }
+}
+
+/// Whether a cut has all that its instance remembers.
+pub(crate) fn is_full(cut: &CutReceipt) -> bool {
+    matches!(cut.kind(), CutKind::Full { .. })
 }
 
 /// The snapshot that the increments are based on. A life that begins with other numbers of instances than those of the snapshot that it

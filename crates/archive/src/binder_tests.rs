@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use ardea_control::{ParticipantId, Receipt, RecordedCut};
 use ardea_core::{ErrorCode, PartitionId};
 use ardea_recovery::{Dropping, Survival};
-use ardea_snapshot::{BlockWriter, CutKind, DiskFolder, PartitionRange};
+use ardea_snapshot::{BlockWriter, DiskFolder, PartitionRange};
 use tempfile::TempDir;
 
 use super::*;
@@ -37,8 +37,8 @@ impl Rig {
             generation: Generation(1),
             ..EpochsRecord::new(job())
         };
-        let binder = Binder::new(job(), promise(&place), told.clone());
-        make_folder(&promise(&place).folder, &job()).unwrap();
+        let binder = Binder::new(job(), promise(&place), told.clone(), None);
+        make_folder(&place.path().join("words-1"), &job()).unwrap();
         let mut rig = Rig {
             place,
             binder,
@@ -168,7 +168,7 @@ fn promise(place: &TempDir) -> Promise {
     let two = NonZeroUsize::MIN.saturating_add(1);
     Promise {
         survival: Survival::in_folder(place.path()).keep(two),
-        folder: place.path().join("words-1"),
+        place: crate::Place::Folder(place.path().join("words-1")),
         from: None,
         dropping: Dropping::nothing(),
     }
@@ -241,7 +241,7 @@ fn the_last_state_of_a_worker_counts_once_and_stays_as_long_as_its_life() {
     }
     // A master that has just taken over reads it again.
     rig.record.master = MasterEpoch(2);
-    rig.binder = Binder::new(job(), promise(&rig.place), rig.told.clone());
+    rig.binder = Binder::new(job(), promise(&rig.place), rig.told.clone(), None);
     let record = rig.record.clone();
     rig.binder.make(&record).unwrap();
     let cuts = [last.clone(), rig.saves(2, 70, "d", Some(3))];
@@ -340,7 +340,7 @@ fn what_a_mastership_before_the_present_one_wants_recorded_is_refused() {
 fn a_master_that_does_not_see_the_folder_makes_none_and_says_so() {
     let rig = Rig::new();
     let elsewhere = tempfile::tempdir().unwrap();
-    let mut binder = Binder::new(job(), promise(&elsewhere), Told::default());
+    let mut binder = Binder::new(job(), promise(&elsewhere), Told::default(), None);
     let error = binder.make(&rig.record).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidConfig);
     assert!(error.to_string().contains("words-1"), "{error}");

@@ -1,4 +1,4 @@
-//! Keeps what the instances of a container remember, in the folder of its job.
+//! Keeps what the instances of a container remember, in the folder of its job or in the memory of hosts.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Sender, channel};
@@ -9,40 +9,59 @@ use ardea_control::{BROUGHT, EpochKind, JobRef, Life, WorkerId, WorkerStart};
 use ardea_core::{Epoch, Error, ErrorCode, Guarantee, Instance, Result};
 use ardea_cuts::{CutPlace, CutTaker, Gathering, StateReading, Writers, is_same, waited_for};
 use ardea_engine::{CutSink, CutSource, Cuts, InstanceName, JobHandle};
+use ardea_shelter::{Ask, Shelter, Told};
 use ardea_snapshot::{Folder, Snapshot, SnapshotId};
 use ardea_worker::{CutKeeper, LifeCuts, LifeHere};
 
-use crate::Promise;
-use crate::probe::find_folder;
+use crate::losing::{Heard, Losing};
+use crate::probe::{find_place, lost};
 use crate::scribe::{Note, Scribe};
+use crate::{Place, Promise};
 
 /// More threads than this don't make snapshots quicker to write or to read.
 const MOST_THREADS: usize = 4;
 
-/// Keeps what the instances of a container remember, in the folder of its job.
+/// Keeps what the instances of a container remember, in the folder of its job or in the memory of hosts.
 ///
 /// Nothing is opened, and no thread started, before a life begins.
 pub struct FolderKeeper {
     promise: Promise,
     job: JobRef,
     worker: WorkerId,
+    shelter: Option<Arc<dyn Shelter>>,
     /// For all lives of the job here.
     writers: Mutex<Option<Writers>>,
+    /// What was told of losses in all of them.
+    heard: Heard,
+}
+
+/// What a life begins with.
+struct Found {
+    folder: Arc<dyn Folder>,
+    /// What it begins from.
+    snapshot: Option<Snapshot>,
+    /// Who tells of losses, to which job, and what follows from it.
+    losing: Option<(Arc<dyn Shelter>, String, Losing)>,
 }
 
 impl FolderKeeper {
-    /// For the worker that was started so; none if its job promises nothing.
+    /// For the worker that was started so; none if its job promises nothing. `shelter` is its way to the memory of hosts, if it has one.
     ///
     /// # Errors
     /// As [`Promise::of`].
-    pub fn of(start: &WorkerStart) -> Result<Option<Arc<dyn CutKeeper>>> {
+    pub fn of(
+        start: &WorkerStart,
+        shelter: Option<Arc<dyn Shelter>>,
+    ) -> Result<Option<Arc<dyn CutKeeper>>> {
         let promise = Promise::by(&start.settings, &start.job)?;
         Ok(promise.map(|promise| {
             Arc::new(FolderKeeper {
                 promise,
                 job: start.job.clone(),
                 worker: start.worker,
+                shelter,
                 writers: Mutex::default(),
+                heard: Heard::default(),
             }) as Arc<dyn CutKeeper>
         }))
     }
@@ -62,22 +81,52 @@ impl FolderKeeper {
         }
     }
 
-    /// The folder, and the snapshot in it that a life begins from.
-    ///
-    /// A folder that was there when that was written, and isn't seen now, is waited for, as one is that can't be read.
-    fn find(&self, life: Life) -> Result<(Arc<dyn Folder>, Option<Snapshot>)> {
-        let folder = find_folder(&self.promise.folder, &self.job)?;
-        let snapshot = self.snapshot(&folder, life)?;
-        Ok((folder, snapshot))
+    /// What a life begins with; what is there, and can't be read at the moment, is waited for.
+    fn find(&self, here: &LifeHere) -> Result<Found> {
+        let found = self.open(here);
+        match here.life.from {
+            None => found,
+            Some(_) => found.map_err(|error| away(&self.promise.place, error)),
+        }
+    }
+
+    fn open(&self, here: &LifeHere) -> Result<Found> {
+        let folder = find_place(&self.promise.place, &self.job, self.shelter.as_ref())?;
+        // Asked before anything is read: what is lost from then on is noticed.
+        let losing = self.losing(here)?;
+        let snapshot = self.snapshot(&folder, here.life)?;
+        Ok(Found {
+            folder,
+            snapshot,
+            losing,
+        })
     }
 
     /// The snapshot that a life begins from.
     fn snapshot(&self, folder: &Arc<dyn Folder>, life: Life) -> Result<Option<Snapshot>> {
         let open = |epoch: Epoch| {
             let id = SnapshotId::new(life.taken_in.0, epoch);
-            Snapshot::open(Arc::clone(folder), &self.job.name, id)
+            let opened = Snapshot::open(Arc::clone(folder), &self.job.name, id);
+            opened.map_err(|error| lost(&self.promise.place, error))
         };
         life.from.map(open).transpose()
+    }
+
+    /// Who tells of losses, where there can be some.
+    fn losing(&self, here: &LifeHere) -> Result<Option<(Arc<dyn Shelter>, String, Losing)>> {
+        let (Place::Memory, Some(shelter)) = (&self.promise.place, &self.shelter) else {
+            return Ok(None);
+        };
+        let job = self.job.key();
+        let Told::Losses(seen) = shelter.ask(&job, Ask::Losses)? else {
+            let what = "what keeps snapshots in memory does not tell of losses";
+            return Err(Error::new(ErrorCode::BadMessage, what)
+                .hint("run the same version of ardea in all processes of the cluster"));
+        };
+        let vertices = here.instances.iter();
+        let vertices = vertices.map(|id| id.vertex.as_str().to_string()).collect();
+        let losing = Losing::new(seen, vertices, &self.heard);
+        Ok(Some((Arc::clone(shelter), job, losing)))
     }
 }
 
@@ -87,11 +136,11 @@ impl CutKeeper for FolderKeeper {
     }
 
     fn begin(&self, here: LifeHere) -> Result<Box<dyn LifeCuts>> {
-        let found = self.find(here.life);
-        let (folder, snapshot) = match here.life.from {
-            None => found?,
-            Some(_) => found.map_err(unseen_is_away)?,
-        };
+        let Found {
+            folder,
+            snapshot,
+            losing,
+        } = self.find(&here)?;
         let counts: BTreeMap<String, u32> = here
             .parallelisms
             .iter()
@@ -143,6 +192,7 @@ impl CutKeeper for FolderKeeper {
             place,
             container: self.worker.container.0,
             base: here.life.from.filter(|_| has_base),
+            losing,
             tell: here.tell,
             fail: here.fail,
         };
@@ -156,17 +206,23 @@ impl CutKeeper for FolderKeeper {
     }
 }
 
-/// Another folder than the job's is none that was damaged: whatever took its place may go again.
-fn unseen_is_away(error: Error) -> Error {
-    match error.code() {
-        ErrorCode::InvalidConfig => Error::new(
-            ErrorCode::SnapshotsAway,
+/// What keeps a life from beginning from a snapshot that was there when it was made, and says nothing against that: it is waited for. Another
+/// folder than the job's is none that was damaged, and whatever took its place may go again; hosts that don't answer may come back with what
+/// they have in memory. What they have lost is not away.
+fn away(place: &Place, error: Error) -> Error {
+    let (what, next) = match (place, error.code()) {
+        (Place::Folder(_) | Place::Both(_), ErrorCode::InvalidConfig) => (
             "what the job remembers is not seen at the moment",
-        )
-        .because(error.without_hint())
-        .hint("bring the folder of its snapshots back; the job goes on by itself then"),
-        _ => waited_for(error),
-    }
+            "bring the folder of its snapshots back; the job goes on by itself then",
+        ),
+        (Place::Memory, ErrorCode::StateUnavailable | ErrorCode::ReadFailed) => (
+            "what the job remembers is in the memory of hosts, and can't be read at the moment",
+            "see to the hosts (`ardea cluster status`); the job goes on by itself when they answer",
+        ),
+        _ => return waited_for(error),
+    };
+    let away = Error::new(ErrorCode::SnapshotsAway, what);
+    away.because(error.without_hint()).hint(next)
 }
 
 fn spawn(scribe: Scribe, noted: std::sync::mpsc::Receiver<Note>) -> Result<()> {

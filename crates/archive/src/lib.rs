@@ -1,14 +1,15 @@
-//! Keeps the snapshots of a cluster's jobs in folders that all of its hosts see.
+//! Keeps the snapshots of a cluster's jobs, in folders that all of its hosts see or in the memory of these.
 //!
-//! The workers of a job with a guarantee write the cuts of their instances into its folder, each under names of its own, and a **part** for each
+//! The workers of a job with a guarantee write the cuts of their instances into its folder, which may be one of `ardea-shelter`, each under names of its own, and a **part** for each
 //! epoch: the receipts of those cuts. The names of the parts travel to the job's master, which binds the parts of all workers into a
 //! snapshot before the epoch is recorded as committed. Whoever begins a life of the job reads the snapshot that the record names.
 //!
 //! In reading order:
 //!
-//! * [`Promise`]: what a job promises by its settings, and where its snapshots are; [`make_room`], `probe`: whether all see the same folder;
+//! * [`Promise`]: what a job promises by its settings, and where its snapshots are; [`make_room`], `probe`: whether all see the same folder; `mirrored`: a folder that is in
+//!   memory as well;
 //! * [`FolderKeeper`]: a worker's side; `scribe`: writes down what was saved; `part`: that file; `room`: whether there is
-//!   room for it;
+//!   room for it; `losing`: what is done when something of it may be lost;
 //! * [`Archives`]: a master's side; `binder`: makes snapshots of parts, and clears away what is not needed; [`Told`]: what snapshots don't tell;
 //! * [`Kept`], [`view_of`]: the snapshots of a job, for people;
 //! * [`write_states`], [`states_of`]: what a job remembers travels with what it asks for; `beginning`: a job that begins with state from
@@ -31,17 +32,19 @@
 //! let settings = [("guarantee", "exactly-once"), ("snapshots.folder", "/mnt/state")];
 //! let settings = settings.map(|(key, value)| (key.to_string(), value.to_string()));
 //! let promise = Promise::by(&settings.into(), &job)?.expect("it promises something");
-//! assert_eq!(promise.folder.to_str(), Some("/mnt/state/word-count-2a"));
+//! assert_eq!(promise.place.to_string(), "/mnt/state/word-count-2a");
 //! # Ok::<(), ardea_core::Error>(())
 //! ```
 #![forbid(unsafe_code)]
 
+mod mirrored;
 mod probe;
 mod promise;
 
 mod part;
 
 mod keeper;
+mod losing;
 mod room;
 mod scribe;
 
@@ -60,5 +63,5 @@ pub use beginning::{compare, kept_states, make_room, save};
 pub use binder::{Told, ToldOfEpoch};
 pub use keeper::FolderKeeper;
 pub use looking::{Kept, view_of};
-pub use promise::Promise;
+pub use promise::{Origin, Place, Promise};
 pub use remembered::{states_of, write_states};

@@ -7,9 +7,11 @@ use ardea_api::{DamageView, SnapshotVertexView, SnapshotView, SnapshotsView};
 use ardea_control::JobRef;
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_recovery::LookedSnapshot;
+use ardea_shelter::Shelter;
 use ardea_snapshot::{DiskFolder, Folder, Snapshot, SnapshotId, SnapshotReport, VertexReport};
 
-use crate::{Promise, Told};
+use crate::probe::{find_place, lost};
+use crate::{Place, Promise, Told};
 
 /// Which snapshots of a job are looked at.
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub struct Kept {
     pub state: String,
     /// What its snapshots don't tell.
     pub told: Told,
+    /// Where they are, if they are in no folder.
+    pub shelter: Option<Arc<dyn Shelter>>,
 }
 
 impl Kept {
@@ -34,12 +38,7 @@ impl Kept {
     /// # Errors
     /// If the folder isn't there. What is wrong with a snapshot is told as such.
     pub fn look(&self, check: bool) -> Result<SnapshotsView> {
-        if !self.promise.folder.is_dir() {
-            let what = format!("there is no folder {} here", self.promise.folder.display());
-            return Err(Error::new(ErrorCode::ReadFailed, what)
-                .hint("mount it on every host under the same path"));
-        }
-        let folder: Arc<dyn Folder> = Arc::new(DiskFolder::open(&self.promise.folder)?);
+        let folder = self.folder()?;
         let look_at = |(generation, epoch): &(u64, u64)| {
             let epoch = Epoch(*epoch);
             let id = SnapshotId::new(*generation, epoch);
@@ -54,13 +53,25 @@ impl Kept {
         };
         Ok(SnapshotsView {
             job: self.job.name.clone(),
-            folder: self.promise.folder.display().to_string(),
+            folder: self.promise.place.to_string(),
             state: self.state.clone(),
             held_by: None,
             committed: self.committed,
             checked: check,
             snapshots: self.snapshots.iter().filter_map(look_at).collect(),
         })
+    }
+
+    fn folder(&self) -> Result<Arc<dyn Folder>> {
+        match &self.promise.place {
+            Place::Folder(folder) | Place::Both(folder) if !folder.is_dir() => {
+                let what = format!("there is no folder {} here", folder.display());
+                Err(Error::new(ErrorCode::ReadFailed, what)
+                    .hint("mount it on every host under the same path"))
+            }
+            Place::Folder(folder) => Ok(Arc::new(DiskFolder::open(folder)?)),
+            place => find_place(place, &self.job, self.shelter.as_ref()),
+        }
     }
 
     /// What a snapshot consists of; nothing if it has been removed since it was recorded, as those are that newer ones follow.
@@ -81,7 +92,7 @@ impl Kept {
         let is_gone = |error: &Error| error.code() == ErrorCode::NoSuchSnapshot;
         match &report {
             Err(_) if !is_newest && open().as_ref().is_err_and(is_gone) => None,
-            _ => Some(report),
+            _ => Some(report.map_err(|error| lost(&self.promise.place, error))),
         }
     }
 }

@@ -1,13 +1,17 @@
-//! Whether all processes of a job see the same folder: who takes the job leaves a file there, and its masters and workers look for it.
+//! Opens the place of a job's snapshots, and sees whether all of its processes see the same folder: who takes the job leaves a file there, and its
+//! masters and workers look for it.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_shelter::{Shelter, ShelterFolder};
 use ardea_snapshot::{DiskFolder, FileName, FileState, Folder, Listed, seal, unseal};
+use bytes::Bytes;
+
+use crate::Place;
+use crate::mirrored::Mirrored;
 
 const KIND: &str = "ardea folder";
 const FORMAT: &str = "1";
@@ -20,6 +24,63 @@ const NAME: &str = "folder.probe";
 pub(crate) fn make_folder(path: &Path, job: &JobRef) -> Result<()> {
     let folder = DiskFolder::open(path)?;
     folder.write(&file()?, &seal(KIND, FORMAT, job.key().as_bytes()))
+}
+
+/// Makes the place of a job's snapshots. In the memory of hosts nothing has to be made.
+///
+/// # Errors
+/// If it is a folder that can't be made or written.
+pub(crate) fn make_place(place: &Place, job: &JobRef) -> Result<()> {
+    match place {
+        Place::Folder(path) | Place::Both(path) => make_folder(path, job),
+        Place::Memory => Ok(()),
+    }
+}
+
+/// Opens where a job's snapshots are, and makes nothing.
+///
+/// # Errors
+/// [`InvalidConfig`](ErrorCode::InvalidConfig) as [`find_folder`], and if this process has no way to the memory of hosts.
+pub(crate) fn find_place(
+    place: &Place,
+    job: &JobRef,
+    shelter: Option<&Arc<dyn Shelter>>,
+) -> Result<Arc<dyn Folder>> {
+    match place {
+        Place::Folder(path) => find_folder(path, job),
+        Place::Memory => sheltered(&job.key(), shelter),
+        Place::Both(path) => {
+            let quick = sheltered(&job.key(), shelter)?;
+            Ok(Arc::new(Mirrored::new(find_folder(path, job)?, quick)))
+        }
+    }
+}
+
+/// What a job has in the memory of hosts, which is named as its processes name it.
+///
+/// # Errors
+/// [`InvalidConfig`](ErrorCode::InvalidConfig) if this process has no way there.
+pub(crate) fn sheltered(job: &str, shelter: Option<&Arc<dyn Shelter>>) -> Result<Arc<dyn Folder>> {
+    let Some(shelter) = shelter else {
+        let what = "this process has no way to the memory of the cluster's hosts";
+        return Err(Error::new(ErrorCode::InvalidConfig, what)
+            .hint("name a folder that all hosts see: --set snapshots.folder=/PATH"));
+    };
+    Ok(Arc::new(ShelterFolder::new(Arc::clone(shelter), job)))
+}
+
+/// What is said of a snapshot that is not there: in memory it was lost.
+pub(crate) fn lost(place: &Place, error: Error) -> Error {
+    let is_missing = matches!(
+        error.code(),
+        ErrorCode::NoSuchSnapshot | ErrorCode::SnapshotDamaged
+    );
+    match place {
+        Place::Memory if is_missing => Error::new(error.code(), error.message()).hint(
+            "more hosts were lost at a time than there are copies (cluster.snapshot_backups): go on from another snapshot, or with nothing",
+        ),
+        _ => error,
+    }
 }
 
 /// Opens a job's folder where that file is seen, and makes none.

@@ -1,22 +1,89 @@
 //! What a job of a cluster promises, and where its snapshots are.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use ardea_control::{JobDefinition, JobRef};
 use ardea_core::settings::{Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_recovery::{Dropping, SURVIVAL_SETTINGS, Survival, address_of};
+use serde::{Deserialize, Serialize};
+
+/// What a setting begins with that names what a job has left in memory.
+const IN_MEMORY: &str = "memory:";
+
+/// Where the snapshots of a job are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In a folder that all hosts see, which is this submission's alone.
+    Folder(PathBuf),
+    /// In the memory of the cluster's hosts.
+    Memory,
+    /// In such a folder, and read from the memory of hosts as far as they are there as well.
+    Both(PathBuf),
+}
+
+impl Place {
+    /// Whether hosts have to keep something of it.
+    pub fn is_in_memory(&self) -> bool {
+        !matches!(self, Place::Folder(_))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Folder(folder) | Place::Both(folder) => write!(f, "{}", folder.display()),
+            Place::Memory => f.write_str("the memory of the cluster's hosts"),
+        }
+    }
+}
+
+/// Where state is that a job begins with, as `recovery.from` names it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Origin {
+    /// In this folder, or part of a bucket: a savepoint, or what another job has left.
+    Folder(PathBuf),
+    /// In the memory of the cluster's hosts: what another job has left, which is named as its processes name it (`words#2a`). Only one that follows
+    /// it [gets](ardea_master::Snapshots::follow) such a setting.
+    Memory(String),
+}
+
+impl Origin {
+    fn named(from: &str) -> Result<Self> {
+        if let Some(job) = from.strip_prefix(IN_MEMORY) {
+            return Ok(Origin::Memory(job.to_string()));
+        }
+        let path = Path::new(from);
+        // It has to mean the same in each process: a path from the root on, or a part of a bucket.
+        if path.is_absolute() || address_of(path).is_some() {
+            return Ok(Origin::Folder(path.to_path_buf()));
+        }
+        let what = format!("recovery.from={from} is another folder for each process");
+        Err(Error::new(ErrorCode::InvalidConfig, what)
+            .hint("name a folder that all hosts see, from the root on"))
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Folder(folder) => write!(f, "{}", folder.display()),
+            Origin::Memory(job) => write!(f, "{IN_MEMORY}{job}"),
+        }
+    }
+}
 
 /// What a job promises by its settings, and how it keeps that.
 #[derive(Clone, Debug)]
 pub struct Promise {
     /// When its epochs end, how many snapshots are kept, and the like.
     pub survival: Survival,
-    /// The folder of its snapshots, which is this submission's alone.
-    pub folder: PathBuf,
+    /// Where its snapshots are.
+    pub place: Place,
     /// Where the state is that the job begins with, if it doesn't begin with nothing: a savepoint, or what another job has left.
-    pub from: Option<PathBuf>,
+    pub from: Option<Origin>,
     /// What of that may be left behind.
     pub dropping: Dropping,
 }
@@ -25,7 +92,7 @@ impl Promise {
     /// By the settings of a definition; none if it promises nothing.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for settings that make no sense, or mean nothing on a cluster, or without a folder that all
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for settings that make no sense, or mean nothing on a cluster, or name a folder that not all
     /// hosts could see.
     pub fn of(definition: &JobDefinition) -> Result<Option<Self>> {
         Promise::by(&definition.settings, &definition.job)
@@ -47,27 +114,26 @@ impl Promise {
         };
         let from = match resolved.text("recovery.from")? {
             "" => None,
-            from if is_whole(Path::new(from)) => Some(PathBuf::from(from)),
-            from => {
-                let what = format!("recovery.from={from} is another folder for each process");
-                return Err(Error::new(ErrorCode::InvalidConfig, what)
-                    .hint("name a folder that all hosts see, from the root on"));
-            }
+            from => Some(Origin::named(from)?),
         };
         let dropping = Dropping::listed(resolved.text("recovery.drop")?);
-        let folder = folder_of(survival.directory(), job)?;
+        let place = match resolved.text("snapshots.folder")? {
+            "" => Place::Memory,
+            _ => {
+                let folder = folder_of(survival.directory(), job)?;
+                match resolved.flag("snapshots.memory")? {
+                    true => Place::Both(folder),
+                    false => Place::Folder(folder),
+                }
+            }
+        };
         Ok(Some(Promise {
             survival,
-            folder,
+            place,
             from,
             dropping,
         }))
     }
-}
-
-/// Whether it means the same in each process: a path from the root on, or a part of a bucket.
-fn is_whole(place: &Path) -> bool {
-    place.is_absolute() || address_of(place).is_some()
 }
 
 /// The folder of a submission, below that of the settings.
@@ -75,10 +141,11 @@ fn folder_of(directory: Option<&Path>, job: &JobRef) -> Result<PathBuf> {
     let wrong = |why: &str| {
         let what = format!("the job {:?} promises to survive, and {why}", job.name);
         Error::new(ErrorCode::InvalidConfig, what).hint(
-            "name a folder that all hosts see by the same path, such as one of a file server: --set snapshots.folder=/PATH",
+            "name a folder that all hosts see by the same path, such as one of a file server: --set snapshots.folder=/PATH; \
+             or leave it out: then snapshots are in the memory of the cluster's hosts",
         )
     };
-    let directory = directory.ok_or_else(|| wrong("has no folder for its snapshots"))?;
+    let directory = directory.ok_or_else(|| wrong("its snapshots are in no folder"))?;
     if !directory.is_absolute() {
         let shown = directory.display();
         return Err(wrong(&format!(
@@ -111,21 +178,30 @@ mod tests {
         let exactly = ("guarantee", "exactly-once");
         let promise = by(&[exactly, ("snapshots.folder", "/mnt/state"), ("job.x", "y")]);
         let promise = promise.unwrap().unwrap();
-        assert_eq!(promise.folder, Path::new("/mnt/state/words-2a"));
+        assert_eq!(promise.place, Place::Folder("/mnt/state/words-2a".into()));
+        let too = ("snapshots.memory", "on");
+        let promise = by(&[exactly, ("snapshots.folder", "/mnt/state"), too]);
+        let promise = promise.unwrap().unwrap();
+        assert_eq!(promise.place, Place::Both("/mnt/state/words-2a".into()));
     }
 
     #[test]
-    fn a_job_that_promises_nothing_needs_no_folder_and_one_that_does_an_absolute_one() {
+    fn a_folder_has_to_be_the_same_for_all_processes() {
         assert!(by(&[("snapshots.folder", "here")]).unwrap().is_none());
         let exactly = ("guarantee", "exactly-once");
-        for settings in [&[exactly][..], &[exactly, ("snapshots.folder", "here")]] {
-            let error = by(settings).unwrap_err();
-            assert_eq!(error.code(), ErrorCode::InvalidConfig);
-            assert!(
-                error.what_next().unwrap().contains("snapshots.folder"),
-                "{error}"
-            );
-        }
+        let error = by(&[exactly, ("snapshots.folder", "here")]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+        assert!(
+            error.what_next().unwrap().contains("snapshots.folder"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn snapshots_without_a_folder_are_in_the_memory_of_hosts() {
+        let promise = by(&[("guarantee", "exactly-once")]).unwrap().unwrap();
+        assert_eq!(promise.place, Place::Memory);
+        assert!(promise.place.to_string().contains("memory"));
     }
 
     #[test]
@@ -139,10 +215,13 @@ mod tests {
             ])
         };
         let promise = from("/mnt/saved").unwrap().unwrap();
-        assert_eq!(promise.from, Some("/mnt/saved".into()));
+        assert_eq!(promise.from, Some(Origin::Folder("/mnt/saved".into())));
         assert!(promise.dropping.has_vertex("tops"));
         assert_eq!(from("").unwrap().unwrap().from, None);
         assert!(from("s3://saved/words").unwrap().unwrap().from.is_some());
+        let left = from("memory:words#2a").unwrap().unwrap().from.unwrap();
+        assert_eq!(left, Origin::Memory(job().key()));
+        assert_eq!(left.to_string(), "memory:words#2a");
         let error = from("saved").unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidConfig);
         assert!(error.to_string().contains("recovery.from=saved"), "{error}");

@@ -8,8 +8,11 @@ use ardea_control::{EpochsAgentEvent, Receipt};
 use ardea_core::{Cut, Epoch, Error, ErrorCode, Result};
 use ardea_cuts::{Alignment, CutNews, CutPlace, CutTaker, Gathered, Gathering};
 use ardea_engine::JobHandle;
+use ardea_shelter::{Ask, Shelter, Told};
 use ardea_snapshot::{CutReceipt, Snapshot, SnapshotId, StoreConfig};
 
+use crate::binder::is_full;
+use crate::losing::Losing;
 use crate::part::{Part, PartKind, PartName, fresh_writer};
 use crate::room::{is_of_disk, look_for_room};
 
@@ -40,6 +43,8 @@ pub(crate) struct Scribe {
     pub(crate) container: u32,
     /// The newest committed epoch, if increments of this life may be based on it.
     pub(crate) base: Option<Epoch>,
+    /// Where what is saved may be lost, who tells that, to which job, and what follows from it.
+    pub(crate) losing: Option<(Arc<dyn Shelter>, String, Losing)>,
     pub(crate) tell: Arc<dyn Fn(EpochsAgentEvent) + Send + Sync>,
     pub(crate) fail: Arc<dyn Fn(Error) + Send + Sync>,
 }
@@ -94,6 +99,7 @@ impl Working {
             Note::Cuts(CutNews::Left(of)) => gathering.left(&of),
             Note::Ends(epoch) => {
                 gathering.ends(epoch);
+                self.look_for_losses(epoch);
                 self.look_for_room(epoch);
             }
             Note::Committed(epoch, is_of_this_life) => {
@@ -101,6 +107,7 @@ impl Working {
                 gathering.tells(epoch);
                 if is_of_this_life {
                     self.scribe.base = Some(epoch);
+                    self.look_at_losses(epoch);
                     self.look_at_layers(epoch);
                 }
             }
@@ -147,6 +154,27 @@ impl Working {
         }
     }
 
+    /// Whether something of what was saved may be lost: then all that there is is handed over anew.
+    fn look_for_losses(&mut self, epoch: Epoch) {
+        let Some((shelter, job, losing)) = &mut self.scribe.losing else {
+            return;
+        };
+        // What can't be asked now is asked at the next end.
+        if let Ok(Told::Losses(losses)) = shelter.ask(job, Ask::Losses)
+            && let Some(vertices) = losing.told(epoch, losses)
+        {
+            self.scribe.taker.want_all_of(vertices);
+        }
+    }
+
+    fn look_at_losses(&mut self, committed: Epoch) {
+        if let Some((_, _, losing)) = &mut self.scribe.losing
+            && losing.committed(committed)
+        {
+            self.scribe.taker.want_all_of(BTreeSet::new());
+        }
+    }
+
     fn look_at_gathered(&mut self) {
         for gathered in self.scribe.gathering.news() {
             match gathered {
@@ -188,6 +216,7 @@ impl Working {
             writer: self.writer,
         };
         let bytes = cuts.iter().map(CutReceipt::bytes).sum();
+        let is_all = cuts.iter().all(is_full);
         let reports = self.job.as_ref().map(JobHandle::metrics);
         let aligned = self.alignment.since_last(reports.unwrap_or_default());
         let micros = |(vertex, held): (String, std::time::Duration)| {
@@ -199,6 +228,9 @@ impl Working {
             aligned_micros: aligned.into_iter().map(micros).collect::<BTreeMap<_, _>>(),
         };
         part.write(&**folder, name)?;
+        if let (PartKind::Cut, Some((_, _, losing))) = (kind, &mut self.scribe.losing) {
+            losing.saved(epoch, is_all);
+        }
         Ok(Receipt {
             since: self.scribe.base,
             place: name.to_bytes(),
@@ -209,6 +241,10 @@ impl Working {
     /// Now and then: has vertices hand over all that they have whose state lies in so many layers that folding can't keep up.
     fn look_at_layers(&mut self, committed: Epoch) {
         self.commits += 1;
+        let losing = self.scribe.losing.as_ref();
+        if losing.is_some_and(|(_, _, losing)| losing.wants_all()) {
+            return;
+        }
         if !self.wants_all && !self.commits.is_multiple_of(LOOK_EVERY) {
             return;
         }

@@ -16,8 +16,10 @@ use ardea_core::{
     Cut, Epoch, Error, ErrorCode, Instance, PartitionId, StateChunk, StateEntry, Waker,
 };
 use ardea_engine::{CutRead, CutReport, CutSink, InstanceName};
+use ardea_grid_net::{Grid, GridConfig};
 use ardea_master::Snapshots;
 use ardea_packing::{ContainerId, InstanceId, JobDemand, Resources};
+use ardea_shelter::{GridShelf, Shelter};
 use ardea_worker::{CutKeeper, LifeCuts, LifeHere};
 
 /// Long enough for any machine.
@@ -54,7 +56,11 @@ struct Worker {
     failed: Receiver<Error>,
 }
 
-fn keeper(definition: &JobDefinition, container: u32) -> Arc<dyn CutKeeper> {
+fn keeper(
+    definition: &JobDefinition,
+    container: u32,
+    shelter: Option<Arc<dyn Shelter>>,
+) -> Arc<dyn CutKeeper> {
     let start = WorkerStart {
         worker: WorkerId {
             container: ContainerId(container),
@@ -68,7 +74,7 @@ fn keeper(definition: &JobDefinition, container: u32) -> Arc<dyn CutKeeper> {
         certificates: None,
         settings: definition.settings.clone(),
     };
-    FolderKeeper::of(&start).unwrap().unwrap()
+    FolderKeeper::of(&start, shelter).unwrap().unwrap()
 }
 
 impl Worker {
@@ -79,11 +85,22 @@ impl Worker {
         workers: u32,
         life: Life,
     ) -> ardea_core::Result<Self> {
+        let keeper = keeper(definition, container, None);
+        Worker::begins_by(&*keeper, container, workers, life)
+    }
+
+    /// The same, by this keeper.
+    fn begins_by(
+        keeper: &dyn CutKeeper,
+        container: u32,
+        workers: u32,
+        life: Life,
+    ) -> ardea_core::Result<Self> {
         let (tell, told) = channel();
         let tell = Mutex::new(tell);
         let (fail, failed) = channel();
         let fail = Mutex::new(fail);
-        let cuts = keeper(definition, container).begin(LifeHere {
+        let cuts = keeper.begin(LifeHere {
             life,
             job: "harbour/words".into(),
             instances: vec![InstanceId::new("count", container - 1)],
@@ -219,7 +236,7 @@ fn keys() -> [String; 2] {
 fn the_next_life_begins_with_what_all_have_saved_on_another_number_of_workers_too() {
     let place = tempfile::tempdir().unwrap();
     let definition = definition(place.path());
-    make_room(&definition, &JobDemand::new("words")).unwrap();
+    make_room(&definition, &JobDemand::new("words"), None).unwrap();
     let archives = Archives::new();
     assert!(archives.epochs(&definition).unwrap().is_some());
     let job = &definition.job;
@@ -295,7 +312,7 @@ fn a_worker_that_sees_another_folder_says_so_and_begins_nothing() {
 fn an_end_that_can_not_be_kept_waits_for_room_and_is_told_with_each_epoch() {
     let place = tempfile::tempdir().unwrap();
     let definition = definition(place.path());
-    make_room(&definition, &JobDemand::new("words")).unwrap();
+    make_room(&definition, &JobDemand::new("words"), None).unwrap();
     let mut worker = Worker::begins(&definition, 1, 1, life(1, None)).unwrap();
     // The file server is away.
     let (there, away) = (place.path().join("words-2a"), place.path().join("away"));
@@ -324,4 +341,98 @@ fn an_end_that_can_not_be_kept_waits_for_room_and_is_told_with_each_epoch() {
     let left = there.read_dir().unwrap().flatten();
     let names: Vec<_> = left.map(|file| file.file_name()).collect();
     assert_eq!(names, ["folder.probe"]);
+}
+
+/// A grid of its own, with nothing in it.
+fn grid() -> Grid {
+    Grid::start(GridConfig::new("harbour")).unwrap()
+}
+
+fn soon(what: &str, mut is_it: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + PATIENCE;
+    while !is_it() {
+        assert!(std::time::Instant::now() < until, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_hosts_have_lost_is_handed_over_anew_by_those_who_remember_it() {
+    let shelf = GridShelf::new();
+    shelf.open(grid(), 1).unwrap();
+    let shelter: Arc<dyn Shelter> = Arc::new(shelf.clone());
+    let mut definition = definition(Path::new("/nowhere"));
+    definition.settings.remove("snapshots.folder");
+    make_room(&definition, &JobDemand::new("words"), Some(&shelter)).unwrap();
+    let job = &definition.job;
+    let mut record = EpochsRecord::new(job.clone());
+    (record.master, record.generation) = (MasterEpoch(1), Generation(1));
+    let master = |record: &EpochsRecord| {
+        let archives = Archives::sheltered(Arc::clone(&shelter));
+        assert!(archives.epochs(&definition).unwrap().is_some());
+        archives.make(job, &Arc::new(record.clone())).unwrap();
+        archives
+    };
+    let archives = master(&record);
+    let keepers = [1, 2].map(|number| keeper(&definition, number, Some(Arc::clone(&shelter))));
+    let begin = |container: u32, life| {
+        let keeper = &*keepers[container as usize - 1];
+        Worker::begins_by(keeper, container, 2, life)
+    };
+    let [first, second] = &keys();
+    let [first, second] = [first.as_str(), second.as_str()];
+    let mut workers = [1, 2].map(|container| begin(container, life(1, None)).unwrap());
+    for epoch in [1, 2] {
+        let cut = match epoch {
+            1 => Cut::full(Epoch(1)),
+            _ => Cut::changes(Epoch(2), Epoch(1)),
+        };
+        let value = epoch.to_string();
+        let receipts = [
+            (1, workers[0].saves(cut, Some((first, value.as_str())))),
+            (2, workers[1].saves(cut, Some((second, "1")))),
+        ];
+        record = with_epoch(&record, epoch, &receipts);
+        archives.make(job, &Arc::new(record.clone())).unwrap();
+        workers
+            .iter_mut()
+            .for_each(|worker| worker.hears(Epoch(epoch)));
+    }
+
+    // All hosts die, and others come; one of them leads.
+    shelf.open(grid(), 2).unwrap();
+    record.master = MasterEpoch(2);
+    let archives = master(&record);
+    let changes = Cut::changes(Epoch(3), Epoch(2));
+    let receipts = [
+        (1, workers[0].saves(changes, None)),
+        (2, workers[1].saves(changes, None)),
+    ];
+    let refused = archives.make(job, &Arc::new(with_epoch(&record, 3, &receipts)));
+    assert!(refused.is_err(), "they are based on what is lost");
+    for worker in &mut workers {
+        worker.cuts.given_up(Epoch(3));
+        soon("all is wanted", || {
+            worker.sink.wants_all(&worker.name, Epoch(4))
+        });
+    }
+    let lost = begin(1, life(2, Some((1, 2)))).err().unwrap();
+    assert_eq!(lost.code(), ErrorCode::NoSuchSnapshot);
+    assert!(lost.what_next().unwrap().contains("backups"), "{lost}");
+
+    let full = Cut::full(Epoch(4));
+    let receipts = [
+        (1, workers[0].saves(full, Some((first, "2")))),
+        (2, workers[1].saves(full, Some((second, "1")))),
+    ];
+    record = with_epoch(&record, 4, &receipts);
+    archives.make(job, &Arc::new(record.clone())).unwrap();
+    for worker in &mut workers {
+        worker.hears(Epoch(4));
+        soon("no more", || !worker.sink.wants_all(&worker.name, Epoch(5)));
+    }
+    drop(workers);
+    let next = [1, 2].map(|container| begin(container, life(2, Some((1, 4)))).unwrap());
+    assert_eq!(next[0].state(), [(first.to_string(), "2".to_string())]);
+    assert_eq!(next[1].state(), [(second.to_string(), "1".to_string())]);
 }

@@ -71,6 +71,12 @@ impl Security {
         self
     }
 
+    /// The same for what calls itself otherwise, such as a part of the cluster that has no business with other parts.
+    pub fn within(mut self, cluster: impl Into<Arc<str>>) -> Self {
+        self.cluster = cluster.into();
+        self
+    }
+
     /// Other limits than the default ones.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;

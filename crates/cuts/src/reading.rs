@@ -74,7 +74,9 @@ pub fn waited_for(error: Error) -> Error {
     let what = "what the job remembers can't be read at the moment";
     Error::new(ErrorCode::SnapshotsAway, what)
         .because(error.without_hint())
-        .hint("see to the folder of its snapshots; the job goes on by itself when that can be read")
+        .hint(
+            "see to where its snapshots are kept; the job goes on by itself when they can be read",
+        )
 }
 
 impl StateReading {

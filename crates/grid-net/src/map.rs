@@ -21,8 +21,9 @@ use crate::near::{Forgets, Near, NearCache};
 
 pub use reads::{MapReads, Read};
 
-/// About how many bytes of entries a scan asks for at a time.
+/// About how many bytes of entries a scan asks for at a time, of each of so many partitions.
 const PAGE_BYTES: u32 = 256 << 10;
+const PAGES: usize = 64;
 
 thread_local! {
     /// Where keys are written that are read.
@@ -489,24 +490,31 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         partitions: impl IntoIterator<Item = PartitionId>,
         mut take: impl FnMut(K, V) -> bool,
     ) -> Result<()> {
-        for partition in partitions {
-            let mut from = Some(0);
-            while let Some(place) = from {
+        let mut ahead: Vec<(PartitionId, u64)> = partitions.into_iter().map(|it| (it, 0)).collect();
+        let mut wants = true;
+        while wants && !ahead.is_empty() {
+            let now = ahead.split_off(ahead.len().saturating_sub(PAGES));
+            let scans = now.iter().map(|(partition, from)| {
                 let scan = Operation::Scan {
                     map: self.id,
-                    from: place,
+                    from: *from,
                     bytes: PAGE_BYTES,
                 };
-                let Answer::Page(entries, next) = self.ask(partition, scan)? else {
-                    return Err(self.no_answer(&Answer::Done));
+                Ok((*partition, scan))
+            });
+            self.ask_each(scans, |number, answer| {
+                let Answer::Page(entries, next) = answer else {
+                    return Err(self.no_answer(&answer));
                 };
                 for (key, value) in entries {
-                    if !take(self.coder.key(&key)?, self.coder.value(&value)?) {
+                    wants = wants && take(self.coder.key(&key)?, self.coder.value(&value)?);
+                    if !wants {
                         return Ok(());
                     }
                 }
-                from = next;
-            }
+                ahead.extend(next.map(|place| (now[number].0, place)));
+                Ok(())
+            })?;
         }
         Ok(())
     }

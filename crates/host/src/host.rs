@@ -13,6 +13,7 @@ use ardea_master::{MasterProcess, MasterSetup, new_submission};
 use ardea_scheduler::{
     HOSTS, HostIdentity, Hosts, Local, Runner, RunnerConfig, RunnerServer, Schedulers,
 };
+use ardea_shelter::{GridShelf, HostShelter, HostShelterSetup};
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::HostSetup;
@@ -20,6 +21,7 @@ use crate::directory::{API, JOB, PID, VERSION, holder};
 use crate::identity::{check_name, claim, is_claimed};
 use crate::kept::{host_folder, local_folder};
 use crate::served::Served;
+use crate::sheltered::clear_away;
 
 /// The process that stands for a machine in a cluster: a candidate for the mastership of its jobs, a runner of containers, and the
 /// REST interface.
@@ -33,7 +35,9 @@ pub struct Host {
     runner: RunnerServer,
     _name: File,
     served: Arc<Served>,
-    serving: Serving,
+    serving: Running,
+    _clearing: Running,
+    shelter: HostShelter,
 }
 
 impl Host {
@@ -64,7 +68,8 @@ impl Host {
             .with_local(Local::new(local.clone()))
             .with(HOSTS, hosts);
         let listen = format!("{}:0", bracketed(&setup.cluster.host));
-        let archives = Archives::new();
+        let shelf = GridShelf::new();
+        let archives = Archives::sheltered(Arc::new(shelf.clone()));
         let master = MasterSetup {
             holder: holder(&setup.name, new_submission()),
             listen: listen.clone(),
@@ -85,7 +90,13 @@ impl Host {
             .token(token.clone())
             .tls(tls.clone());
         let machine = local.config().capacity;
-        let served = Served::new(&setup, (schedulers, archives), machine, token, tls);
+        let served = Served::new(
+            &setup,
+            (schedulers, archives, shelf.clone()),
+            machine,
+            token,
+            tls,
+        );
         let server = Server::bind(Arc::clone(&served) as _, config).await?;
         let (wanted, port) = (setup.cluster.port, server.address()?.port());
         let api = format!("{scheme}://{}:{port}", bracketed(&setup.cluster.host));
@@ -102,12 +113,14 @@ impl Host {
             setup.security.clone(),
         )
         .await?;
+        let shelter = HostShelter::start(sheltering(&setup, &shelf)).await?;
         // Only a host that others can find stands for jobs.
         let starting = MasterProcess::start(master, setup.jobs.clone());
         let started = setup.masters.spawn(starting).await;
         let master = Arc::new(started.map_err(cut_off)??);
         served.attend(Arc::clone(&master));
-        let serving = Serving(tokio::spawn(server.serve()));
+        let serving = Running(tokio::spawn(server.serve()));
+        let clearing = clear_away(Arc::clone(&setup.state), shelf);
         Ok(Host {
             name: setup.name,
             api,
@@ -117,6 +130,8 @@ impl Host {
             _name: name,
             served,
             serving,
+            _clearing: Running(tokio::spawn(clearing)),
+            shelter,
         })
     }
 
@@ -157,6 +172,7 @@ impl Host {
             master,
             serving,
             served,
+            shelter,
             ..
         } = self;
         drop(serving);
@@ -165,13 +181,14 @@ impl Host {
         if let Some(master) = Arc::into_inner(master) {
             master.close().await;
         }
+        shelter.close().await;
     }
 }
 
-/// The task that answers requests; ends with this.
-struct Serving(JoinHandle<()>);
+/// A task that ends with this.
+struct Running(JoinHandle<()>);
 
-impl Drop for Serving {
+impl Drop for Running {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -215,6 +232,18 @@ fn runner(setup: &HostSetup, folder: std::path::PathBuf) -> RunnerConfig {
     RunnerConfig {
         host: setup.cluster.host.clone(),
         ..RunnerConfig::new(folder)
+    }
+}
+
+/// The host's part in what keeps snapshots in memory.
+fn sheltering(setup: &HostSetup, shelf: &GridShelf) -> HostShelterSetup {
+    HostShelterSetup {
+        state: Arc::clone(&setup.state),
+        security: setup.security.clone(),
+        host: setup.cluster.host.clone(),
+        limit_bytes: setup.cluster.snapshot_bytes,
+        backups: setup.cluster.snapshot_backups,
+        shelf: shelf.clone(),
     }
 }
 

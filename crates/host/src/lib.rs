@@ -77,6 +77,7 @@ mod pressure;
 mod remembered;
 mod room;
 mod served;
+mod sheltered;
 mod unattended;
 
 mod host;

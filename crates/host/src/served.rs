@@ -16,7 +16,7 @@ use ardea_api::{
     RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery, SnapshotsView,
     StatesView, SubmitRequest, TopView, Unanswered, UpgradeRequest, no_such_container,
 };
-use ardea_archive::Archives;
+use ardea_archive::{Archives, Promise};
 use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
 use ardea_master::{
@@ -24,6 +24,7 @@ use ardea_master::{
 };
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
 use ardea_scheduler::{HostRecord, Schedulers};
+use ardea_shelter::GridShelf;
 use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION, host_at};
@@ -49,6 +50,8 @@ pub(crate) struct Served {
     archives: Arc<Archives>,
     /// The savepoints that are being written here.
     saving: savepoints::Saving,
+    /// Where snapshots are that are in no folder.
+    shelf: GridShelf,
     /// What this machine has.
     machine: Resources,
     jobs: Jobs,
@@ -60,7 +63,7 @@ pub(crate) struct Served {
 impl Served {
     pub(crate) fn new(
         setup: &HostSetup,
-        (schedulers, archives): (Schedulers, Arc<Archives>),
+        (schedulers, archives, shelf): (Schedulers, Arc<Archives>, GridShelf),
         machine: Resources,
         token: Option<Token>,
         tls: Option<Tls>,
@@ -72,6 +75,7 @@ impl Served {
             schedulers,
             archives,
             saving: savepoints::Saving::default(),
+            shelf,
             machine,
             jobs: Jobs {
                 own: setup.name.clone(),
@@ -377,8 +381,13 @@ impl Cluster for Served {
             // A job that nobody can start is not taken.
             self.schedulers.get(&definition.scheduler)?;
             // Nor one whose snapshots can't be kept.
+            if let Some(promise) = Promise::of(&definition)? {
+                self.have_place(&promise.place).await?;
+            }
             let (promised, asked) = (definition.clone(), demand.clone());
-            looking(move || ardea_archive::make_room(&promised, &asked)).await??;
+            let shelter = self.archives.shelter();
+            let making = move || ardea_archive::make_room(&promised, &asked, shelter.as_ref());
+            looking(making).await??;
             let state = Arc::clone(&self.jobs.state);
             let patience = self.cluster.patience.min(SUBMITS_WITHIN);
             submit(state, definition, demand, packing, &self.managers, patience).await?;

@@ -45,8 +45,15 @@ pub static SURVIVAL_SETTINGS: &[Setting] = &[
         key: "snapshots.folder",
         kind: Kind::Text,
         default: "",
-        about: "the folder of the job's snapshots, or s3://bucket/prefix, which is this job's alone; without one they are in memory. On a cluster: a folder that all hosts see, in which each job gets its own",
-        trades: "in memory they are quicker, and end with the process",
+        about: "the folder of the job's snapshots, or s3://bucket/prefix, which is this job's alone; without one they are in memory. On a cluster: a folder that all hosts see, in which each job gets its own, or without one the memory of hosts",
+        trades: "in memory they are quicker, and end with the process, or with all hosts of a cluster",
+    },
+    Setting {
+        key: "snapshots.memory",
+        kind: Kind::Flag,
+        default: "false",
+        about: "on a cluster, whether snapshots that are in snapshots.folder are in the memory of hosts as well, as far as there is room",
+        trades: "what begins anew reads its state from there, sooner than from most disks; it takes memory, and a snapshot about a millisecond more",
     },
     Setting {
         key: "snapshots.every",

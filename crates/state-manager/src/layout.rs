@@ -11,6 +11,8 @@
 //! /jobs/NAME/containers/ID     host and port of a container's worker; for readers
 //! /jobs/NAME/snapshots/EPOCH   what a complete snapshot consists of, and where it is
 //! /history/NAME/SUBMISSION     what is remembered of a job that is gone
+//! /grid/record                 which grid keeps the snapshots of jobs in the memory of hosts, and who founded it; there once a job has wanted it
+//! /grid/members/ID             a member of it, tied to the session of its host
 //! /workers/ID                  a worker of a session cluster, before it has a job; tied to its session
 //! ```
 //!
@@ -40,6 +42,27 @@ pub fn workers() -> Result<StatePath> {
 /// One worker of a session cluster; its node goes with its session.
 pub fn worker(id: &str) -> Result<StatePath> {
     workers()?.child_of_any_name(id)
+}
+
+/// Which grid keeps the snapshots of jobs in the memory of hosts.
+pub fn grid_record() -> Result<StatePath> {
+    StatePath::root().child("grid")?.child("record")
+}
+
+/// Above all members of that grid.
+pub fn grid_members() -> Result<StatePath> {
+    StatePath::root().child("grid")?.child("members")
+}
+
+/// A member of that grid; its node goes with the session of its host.
+pub fn grid_member(id: u64) -> Result<StatePath> {
+    grid_members()?.child(&format!("{id:016x}"))
+}
+
+/// Which member a node below [`grid_members`] is of, by its name.
+pub fn member_of(name: &str) -> Option<u64> {
+    let id = u64::from_str_radix(name, 16).ok()?;
+    (format!("{id:016x}") == name).then_some(id)
 }
 
 /// Above what is remembered of jobs that are gone; its children are their names.

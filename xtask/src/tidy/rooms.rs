@@ -39,6 +39,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-state-etcd",
         "ardea-courier",
         "ardea-grid-net",
+        "ardea-shelter",
         "ardea-worker",
         "ardea-scheduler",
         "ardea-master",

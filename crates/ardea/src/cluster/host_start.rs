@@ -36,6 +36,8 @@ impl HostStart {
             format!("cluster.cache_size={}B", cluster.cache_bytes),
             format!("cluster.package_size={}B", cluster.package_bytes),
             format!("cluster.unpacked_size={}B", cluster.unpacked_bytes),
+            format!("cluster.snapshot_memory={}B", cluster.snapshot_bytes),
+            format!("cluster.snapshot_backups={}", cluster.snapshot_backups),
             format!("cluster.scheduler={}", cluster.scheduler),
             format!("cluster.packing={}", cluster.packing),
             format!("cluster.host={}", cluster.host),
@@ -122,6 +124,8 @@ mod tests {
             "cluster.package_size=3MiB",
             "cluster.unpacked_size=5GiB",
             "cluster.vertex_instances=7",
+            "cluster.snapshot_memory=3MiB",
+            "cluster.snapshot_backups=2",
         ];
         let cluster = read(&chosen.map(String::from));
         let host = read(&HostStart::of("quay", &cluster, cluster.port).settings);

@@ -28,7 +28,7 @@ pub(super) fn name_folders(settings: &mut BTreeMap<String, String>) -> Result<()
         if is_bucket {
             let what = format!("{key}={folder} is in a bucket, which jobs of a cluster can't use");
             return Err(Error::new(ErrorCode::InvalidConfig, what)
-                .hint("name a folder that all hosts see by the same path"));
+                .hint("name a folder that all hosts see by the same path, or none: then snapshots are in the memory of hosts"));
         }
         let whole = absolute(&*folder).map_err(|error| {
             let what = format!("{key}={folder} names no folder");
@@ -60,7 +60,7 @@ pub(super) fn tell_states(
     }
 }
 
-/// Refuses a job that promises what it can't keep: its settings name no folder, or a step can't hand over what it remembers.
+/// Refuses a job that promises what it can't keep: its folder is another one for each process, or a step can't hand over what it remembers.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidConfig`] and [`ErrorCode::InvalidJob`].
@@ -132,7 +132,8 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::InvalidJob);
         assert!(error.to_string().contains("everything"), "{error}");
         assert!(error.to_string().contains("step"), "{error}");
-        let error = check(&promises[..1]).unwrap_err();
+        let elsewhere = ("snapshots.folder", "here");
+        let error = check(&[promises[0], elsewhere]).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidConfig);
     }
 

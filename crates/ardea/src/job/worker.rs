@@ -1,16 +1,19 @@
 //! This program as the worker of a container.
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ardea_api::load_tls;
+use ardea_api::{load_tls, read_token};
 use ardea_archive::FolderKeeper;
 use ardea_control::{Lookup, WorkerStart};
 use ardea_core::Result;
+use ardea_courier::Security;
 use ardea_engine::Job;
 use ardea_master::LeaseFinder;
-use ardea_state_manager::StateOptions;
+use ardea_shelter::{RemoteShelter, Shelter};
+use ardea_state_manager::{StateManager, StateOptions};
 use ardea_worker::{FinderFactory, MasterFinder, Surroundings};
 
 use super::locate::open_state;
@@ -29,15 +32,37 @@ pub fn as_worker() -> Result<Option<WorkerStart>> {
 /// # Errors
 /// What keeps it from starting, its master's refusal, or the failure of the job.
 pub fn work(start: WorkerStart, job: &dyn Job, modules: &Modules) -> Result<()> {
+    let tls = start.certificates.as_ref().map(load_tls).transpose()?;
+    let token = start.token_file.as_deref().map(Path::new);
+    let security = Security::new(start.job.cluster.as_str())
+        .token(token.map(read_token).transpose()?)
+        .tls(tls.clone());
     let surroundings = Surroundings {
         finder: by_lease(),
         sinks: modules.sinks.clone(),
         transports: modules.transports.clone(),
-        tls: start.certificates.as_ref().map(load_tls).transpose()?,
+        tls,
         command: None,
-        cuts: FolderKeeper::of(&start)?,
+        cuts: FolderKeeper::of(&start, Some(shelter(&start, security)))?,
     };
     ardea_worker::run(&start, job, surroundings)
+}
+
+/// The way to what the cluster's hosts keep in memory.
+fn shelter(start: &WorkerStart, security: Security) -> Arc<dyn Shelter> {
+    let url = start.state_url.clone();
+    let open = move || {
+        let url = url.clone();
+        let opening = async move { open_state(&url, StateOptions::default()).await };
+        Box::pin(opening) as Pin<Box<dyn Future<Output = Result<Arc<dyn StateManager>>> + Send>>
+    };
+    let who = format!("worker {}", start.worker);
+    Arc::new(RemoteShelter::new(
+        Box::new(open),
+        security,
+        start.host.as_str(),
+        who,
+    ))
 }
 
 /// Finds the master by its lease in the cluster's state.

@@ -172,6 +172,10 @@ const TESTS: &[Test] = &[
         run: survives::what_is_published_is_the_same_whoever_is_killed,
     },
     Test {
+        name: "without_a_folder_snapshots_are_in_the_memory_of_hosts_and_survive_any_of_them",
+        run: survives::without_a_folder_snapshots_are_in_the_memory_of_hosts_and_survive_any_of_them,
+    },
+    Test {
         name: "what_is_published_is_the_same_with_other_numbers_of_instances",
         run: survives::what_is_published_is_the_same_with_other_numbers_of_instances,
     },
@@ -206,6 +210,10 @@ const TESTS: &[Test] = &[
     Test {
         name: "a_program_that_does_not_come_up_gives_way_to_the_one_before",
         run: upgrades::a_program_that_does_not_come_up_gives_way_to_the_one_before,
+    },
+    Test {
+        name: "state_in_the_memory_of_hosts_is_gone_on_from_and_saved_as_well",
+        run: upgrades::state_in_the_memory_of_hosts_is_gone_on_from_and_saved_as_well,
     },
     Test {
         name: "an_upgrade_goes_on_though_its_command_and_its_master_are_killed",

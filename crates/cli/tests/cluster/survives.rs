@@ -9,7 +9,7 @@ use crate::arena::Arena;
 use crate::processes::{kill, kill_group};
 use crate::tally::Tally;
 
-/// A job `tally` in three containers, with its snapshots every fifth of a second.
+/// A job `tally` in three containers.
 pub struct Surviving {
     pub arena: Arena,
     pub out: Tally,
@@ -21,6 +21,11 @@ pub fn promises(options: &str) -> String {
     format!("--set job.containers=3 --set snapshots.folder=kept {options}")
 }
 
+/// The options of a job in three containers, with its snapshots in the memory of hosts.
+pub fn in_memory(options: &str) -> String {
+    format!("--set job.containers=3 {options}")
+}
+
 /// More numbers than there is time for.
 pub const ENDLESS: u64 = 1_000_000_000;
 
@@ -28,11 +33,15 @@ pub const EXACTLY_ONCE: &str = "--set guarantee=exactly-once --set snapshots.eve
 
 impl Surviving {
     pub fn begun(numbers: u64, rate: u64, options: &str) -> Self {
+        Surviving::submitted(numbers, rate, &promises(options))
+    }
+
+    pub fn submitted(numbers: u64, rate: u64, options: &str) -> Self {
         let arena = Arena::with_hosts(2);
         let out = arena.path().join("out");
         fs::create_dir(&out).unwrap();
         let arguments = format!("tally {} {numbers} {rate}", out.display());
-        arena.submit_numbers(&promises(options), &arguments);
+        arena.submit_numbers(options, &arguments);
         Surviving {
             arena,
             out: Tally(out),
@@ -142,6 +151,41 @@ pub fn what_is_published_is_the_same_whoever_is_killed() {
     kill(leader);
     arena.until("the next life", || job.life() > life);
     job.until_more();
+    job.stop();
+}
+
+pub fn without_a_folder_snapshots_are_in_the_memory_of_hosts_and_survive_any_of_them() {
+    let job = Surviving::submitted(ENDLESS, 1_000, &in_memory(EXACTLY_ONCE));
+    let arena = &job.arena;
+    job.until_more();
+    job.kill_worker(1, kill);
+    let seen = arena.json("snapshots tally --check");
+    assert!(
+        seen["folder"].as_str().unwrap().contains("memory"),
+        "{seen}"
+    );
+
+    // Each host keeps copies of what the other has.
+    for _ in 0..2 {
+        let (workers, life) = (arena.workers("tally"), job.life());
+        kill(arena.host(&job.leader()));
+        arena.until("another master", || job.epochs().is_some());
+        job.until_more();
+        assert_eq!((arena.workers("tally"), job.life()), (workers, life));
+        job.kill_worker(2, kill);
+        arena.succeed("cluster start --workers 2");
+        job.until_more();
+    }
+
+    // What all of them have lost at once those hand over anew who remember it.
+    let (workers, life) = (arena.workers("tally"), job.life());
+    arena.hosts().iter().for_each(|(_, host)| kill(*host));
+    arena.succeed("cluster start --workers 2");
+    arena.until("another master", || job.epochs().is_some());
+    job.until_more();
+    assert_eq!((arena.workers("tally"), job.life()), (workers, life));
+    job.kill_worker(3, kill);
+    assert!(!arena.path().join("kept").exists());
     job.stop();
 }
 
@@ -266,7 +310,8 @@ pub fn a_job_that_can_not_keep_its_promise_is_refused_with_the_reason() {
         assert!(!output.status.success(), "{options}: {output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let told = submit(EXACTLY_ONCE);
+    let bucket = "--set snapshots.folder=s3://states/tally";
+    let told = submit(&format!("{EXACTLY_ONCE} {bucket}"));
     assert!(told.contains("snapshots.folder"), "{told}");
     // Where no folder can be made.
     arena.write("file", "");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use crate::processes::kill;
-use crate::survives::{ENDLESS, EXACTLY_ONCE, Surviving, promises};
+use crate::survives::{ENDLESS, EXACTLY_ONCE, Surviving, in_memory, promises};
 use crate::tally::Tally;
 
 fn arguments(job: &Surviving, how: &str) -> String {
@@ -63,6 +63,36 @@ pub fn a_program_that_does_not_come_up_gives_way_to_the_one_before() {
     let (now, stage) = seen(&job).unwrap();
     assert!(now != before && stage == "rolled_back", "{now} {stage}");
     job.until_more();
+    job.stop();
+}
+
+pub fn state_in_the_memory_of_hosts_is_gone_on_from_and_saved_as_well() {
+    let job = Surviving::submitted(ENDLESS, 1_000, &in_memory(EXACTLY_ONCE));
+    let arena = &job.arena;
+    job.until_more();
+    let upgrade = |options: &str, how: &str| {
+        let options = in_memory(&format!("{EXACTLY_ONCE} {options}"));
+        arena.try_upgrade(&options, &arguments(&job, how))
+    };
+    let before = submission(&job);
+    let upgraded = upgrade("", "");
+    assert!(upgraded.status.success(), "{upgraded:?}");
+    let now = seen(&job).unwrap();
+    assert!(now.0 != before && now.1 == "upgraded", "{now:?}");
+    job.until_more();
+    let failed = upgrade(
+        "--set recovery.attempts=1 --set snapshots.every=2s",
+        "fails",
+    );
+    assert!(
+        said(&failed).contains("the old one runs again"),
+        "{failed:?}"
+    );
+    job.until_more();
+    arena.succeed("savepoint tally --to saved");
+    let told = arena.succeed("savepoint inspect saved --check");
+    assert!(told.contains("whole: "), "{told}");
+    assert!(!arena.path().join("kept").exists());
     job.stop();
 }
 

@@ -86,9 +86,10 @@ impl Served {
                 .hint("try again when an epoch of it has been committed")
         })?;
         let (of, states) = (view.job.clone(), remembered(&view));
+        let shelter = self.archives.shelter();
         let place = to.clone();
         let written = tokio::spawn(async move {
-            let work = move || save(&promise, &of, kept, &states, &to);
+            let work = move || save((&promise, shelter.as_ref()), &of, kept, &states, &to);
             let written = tokio::task::spawn_blocking(work).await;
             let forget = EpochsCommand::Forget(kept.epoch);
             // The next savepoint does it, if this can't.
@@ -122,8 +123,9 @@ impl Served {
             let Some(kept) = newest_committed(&view) else {
                 return told_of(0, &told);
             };
-            let of = view.job;
-            match looking(move || kept_states(&promise, &of, kept, &told)).await? {
+            let (of, shelter) = (view.job, self.archives.shelter());
+            let look_at = move || kept_states((&promise, shelter.as_ref()), &of, kept, &told);
+            match looking(look_at).await? {
                 // It has been followed by newer ones.
                 Err(error) if error.code() == ErrorCode::NoSuchSnapshot && look < LOOKS => {}
                 states => return told_of(kept.epoch.0, &states?),
@@ -141,8 +143,7 @@ pub(super) fn promise_of(view: &JobView) -> Result<Promise, Error> {
             "the job {:?} promises nothing, and has no snapshots",
             view.job.name
         );
-        Error::new(ErrorCode::WrongState, what)
-            .hint("submit it with --set guarantee=exactly-once --set snapshots.folder=/PATH")
+        Error::new(ErrorCode::WrongState, what).hint("submit it with --set guarantee=exactly-once")
     })
 }
 

@@ -1,7 +1,7 @@
 //! The snapshots of jobs with a guarantee, and the way out of safe mode.
 
 use ardea_api::{Answer, RecoverRequest, SnapshotsView};
-use ardea_archive::Kept;
+use ardea_archive::{Kept, Place};
 use ardea_control::{Command, EpochsCommand};
 use ardea_core::{Epoch, Error};
 use ardea_master::JobView;
@@ -32,11 +32,20 @@ impl Served {
         Ok(looking(move || kept.look(check)).await??)
     }
 
+    /// Has the hosts of the cluster keep snapshots in memory, if some are to be there.
+    pub(super) async fn have_place(&self, place: &Place) -> Result<(), Error> {
+        match place.is_in_memory() {
+            true => ardea_shelter::want(&*self.jobs.state, &self.shelf).await,
+            false => Ok(()),
+        }
+    }
+
     fn kept(&self, view: &JobView) -> Result<Kept, Error> {
         let promise = promise_of(view)?;
         let epochs = view.epochs.as_ref();
         Ok(Kept {
             told: self.archives.told(&view.job),
+            shelter: self.archives.shelter(),
             job: view.job.clone(),
             promise,
             snapshots: epochs.map_or_else(Vec::new, |epochs| epochs.snapshots.clone()),

@@ -43,8 +43,9 @@ impl Served {
             demand,
             packing,
         };
-        check_promises(&next)?;
+        let promise = check_promises(&next)?;
         self.compare(&desk, &next).await?;
+        self.have_place(&promise.place).await?;
         let order = UpgradeOrder {
             next,
             back: new_submission(),
@@ -71,8 +72,8 @@ impl Served {
                 demand: stored.record.demand.clone(),
                 packing: stored.record.packing.clone(),
             };
-            let next = next.clone();
-            match looking(move || compare(&own, state, &next)).await? {
+            let (next, shelter) = (next.clone(), self.archives.shelter());
+            match looking(move || compare(&own, state, &next, shelter.as_ref())).await? {
                 // It has been followed by newer ones.
                 Err(error) if error.code() == ErrorCode::NoSuchSnapshot && look < LOOKS => {}
                 found => return Ok(found?.check(job, &format!("the job {}", desk.job()))?),
@@ -82,18 +83,18 @@ impl Served {
     }
 }
 
-/// Refuses a program that would lose the state, or begin with another.
-fn check_promises(next: &Successor) -> Result<(), Error> {
+/// What a program promises; refuses one that would lose the state, or begin with another.
+fn check_promises(next: &Successor) -> Result<Promise, Error> {
     let job = &next.definition.job.name;
     let Some(promise) = Promise::of(&next.definition)? else {
         let what = format!("the program that is to follow {job:?} promises nothing");
         return Err(Error::new(ErrorCode::InvalidConfig, what)
-            .hint("give it a guarantee and a folder, as the one before has: --set guarantee=exactly-once --set snapshots.folder=/PATH"));
+            .hint("give it a guarantee, as the one before has: --set guarantee=exactly-once"));
     };
     if promise.from.is_some() {
         let what = format!("the program that is to follow {job:?} would begin from a savepoint");
         return Err(Error::new(ErrorCode::InvalidConfig, what)
             .hint("leave recovery.from out: it begins with the state of the job"));
     }
-    Ok(())
+    Ok(promise)
 }

@@ -1,0 +1,55 @@
+//! Keeps the snapshots of a cluster's jobs in the memory of its hosts, with copies on others.
+//!
+//! Each host of a cluster is a member of one grid (`ardea-grid-net`) from when the first job wants that. A job's folder is three maps of it: heads
+//! of files by their names, pieces of what is large, and marks of what is being written. Masters are in the process of a host and use its member;
+//! workers ask a host, their own machine's first. Hosts outlive containers: all workers of a job may end and begin again, and find what they have saved.
+//!
+//! In reading order:
+//!
+//! * [`Shelter`], [`Ask`], [`Told`]: what can be asked, in words that travel; [`ShelterFolder`]: a folder for snapshots over it;
+//! * [`GridShelf`]: does it by the member of the grid that is in this process; `serving`, [`RemoteShelter`]: by that of another process;
+//! * `record`: what the cluster's state knows of the grid; [`HostShelter`]: a host's part in it, founded, joined and left.
+//!
+//! # Invariants
+//!
+//! * **A file is there whole or not at all**: what is large is laid before its name is taken, and a name is taken once.
+//! * **Nothing stays of what nobody finished**: whoever writes leaves a mark before, and a sweep finds it.
+//! * **One grid at a time.** Which one is a record in the cluster's state, changed in one step; members of another can't reach it. It is founded anew only
+//!   where no member of it has a session any more, or fewer than half of its members have.
+//! * **Who is told to be dead is dead or has stopped.** A member has a session before it comes, and stops before others can see that the session is over.
+//! * **A loss is never hidden**: what is not there is missing to whoever reads it, and [`Losses`] tell that something may be.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//! use ardea_grid_net::{Grid, GridConfig};
+//! use ardea_shelter::{GridShelf, ShelterFolder};
+//! use ardea_snapshot::{FileName, Folder};
+//!
+//! let shelf = GridShelf::new();
+//! shelf.open(Grid::start(GridConfig::new("harbour"))?, 1)?;
+//! let folder = ShelterFolder::new(Arc::new(shelf), "words#2a");
+//! let name = FileName::new("snapshot-1-7.manifest").expect("a name");
+//! folder.write(&name, b"what there is")?;
+//! assert_eq!(folder.read(&name)?.as_deref(), Some(&b"what there is"[..]));
+//! # Ok::<(), ardea_core::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod ask;
+mod folder;
+
+mod shelf;
+
+mod record;
+mod remote;
+mod serving;
+
+mod host;
+
+pub use ask::{Ask, Head, Losses, Mark, Shelter, Told};
+pub use folder::ShelterFolder;
+pub use host::{HostShelter, HostShelterSetup, want};
+pub use remote::{OpenState, RemoteShelter};
+pub use shelf::GridShelf;

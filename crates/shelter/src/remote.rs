@@ -1,0 +1,220 @@
+//! A worker's way to what its cluster's hosts keep in memory.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use ardea_api::Fault;
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_courier::{Encoded, Greeting, Receiver, Security, Sender, connect};
+use ardea_state_manager::StateManager;
+use tokio::runtime::Runtime;
+use tokio::sync::OnceCell;
+
+use crate::ask::{Ask, Request, Shelter, Told};
+use crate::record::places;
+
+/// For how long something is asked for, of one host or another.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a host may take to answer: longer than its grid tries.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(12);
+
+/// How long connecting may take.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(2);
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Opens the cluster's state.
+pub type OpenState =
+    dyn Fn() -> Pin<Box<dyn Future<Output = Result<Arc<dyn StateManager>>> + Send>> + Send + Sync;
+
+/// Asks whichever host of the cluster answers, its own machine's first.
+///
+/// Nothing is opened, and no thread started, before something is asked for.
+pub struct RemoteShelter {
+    ways: Arc<Ways>,
+    runtime: Mutex<Option<Runtime>>,
+}
+
+struct Ways {
+    open: Box<OpenState>,
+    state: OnceCell<Arc<dyn StateManager>>,
+    near: String,
+    security: Security,
+    greeting: Greeting,
+    /// Connections that nobody uses at the moment.
+    idle: Mutex<Vec<Way>>,
+}
+
+/// A connection, on which one thing is asked for at a time.
+struct Way {
+    sender: Sender,
+    receiver: Receiver,
+}
+
+impl RemoteShelter {
+    /// That of the cluster with this security, whose state `open` opens. `near` is the name or address of this machine, and `who` says who asks.
+    pub fn new(
+        open: Box<OpenState>,
+        security: Security,
+        near: impl Into<String>,
+        who: impl fmt::Display,
+    ) -> Self {
+        RemoteShelter {
+            ways: Arc::new(Ways {
+                open,
+                state: OnceCell::new(),
+                near: near.into(),
+                security,
+                greeting: Greeting::new(format!("{who}, which keeps snapshots in memory")),
+                idle: Mutex::default(),
+            }),
+            runtime: Mutex::default(),
+        }
+    }
+
+    /// Has its thread do something.
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+        let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        let runtime = match &mut *runtime {
+            Some(runtime) => runtime,
+            none => {
+                let built = tokio::runtime::Builder::new_multi_thread()
+                    .worker_threads(1)
+                    .thread_name("ardea-shelter")
+                    .enable_all()
+                    .build();
+                none.insert(built.map_err(|error| {
+                    Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
+                })?)
+            }
+        };
+        drop(runtime.spawn(work));
+        Ok(())
+    }
+}
+
+impl Shelter for RemoteShelter {
+    fn ask(&self, job: &str, ask: Ask) -> Result<Told> {
+        let request = Encoded::new(&Request {
+            job: job.to_string(),
+            ask,
+        })?;
+        let (done, answer) = mpsc::sync_channel(1);
+        let ways = Arc::clone(&self.ways);
+        self.spawn(async move {
+            // Nobody waits for it any more when the process ends.
+            let _ = done.send(ways.ask(&request).await);
+        })?;
+        answer.recv().unwrap_or_else(|error| {
+            let what = "what was asked of a host's memory was dropped";
+            Err(Error::new(ErrorCode::Internal, what).because(error))
+        })
+    }
+}
+
+impl Ways {
+    /// Asks until somebody answers. What was asked for may be done twice, which does no harm.
+    async fn ask(&self, request: &Encoded) -> Result<Told> {
+        let until = Instant::now() + PATIENCE;
+        let mut tries = 0;
+        loop {
+            let error = match self.try_to_ask(request, tries).await {
+                Ok(Ok(told)) => return Ok(told),
+                // Another one may, or this one when it has a part again.
+                Ok(Err(error)) if is_passing(error.code()) => error,
+                Ok(Err(error)) => return Err(error),
+                Err(error) => error,
+            };
+            if Instant::now() >= until {
+                let what = "no host answers that keeps snapshots in memory";
+                return Err(Error::new(ErrorCode::StateUnavailable, what)
+                    .because(error.without_hint())
+                    .hint("it works again when the cluster has a host: ardea cluster start"));
+            }
+            tries += 1;
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// What one host says, or why none says anything.
+    async fn try_to_ask(&self, request: &Encoded, tries: usize) -> Result<Result<Told>> {
+        let idle = self.idle().pop();
+        let mut way = match idle {
+            Some(way) => way,
+            None => self.connected(tries).await?,
+        };
+        let asked = async {
+            way.sender.send_encoded(request.clone()).await?;
+            way.receiver.expect::<Result<Told, Fault>>().await
+        };
+        match tokio::time::timeout(ANSWERS_WITHIN, asked).await {
+            Ok(told) => {
+                let told = told?;
+                let told = told.map_err(Error::from);
+                // Of a host that has no part in the grid another one is asked.
+                if !told.as_ref().is_err_and(|error| is_passing(error.code())) {
+                    self.idle().push(way);
+                }
+                Ok(told)
+            }
+            Err(_) => {
+                let what = format!(
+                    "{} did not answer within {} s",
+                    way.sender.peer(),
+                    ANSWERS_WITHIN.as_secs()
+                );
+                Err(Error::new(ErrorCode::Network, what))
+            }
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Way>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection to the nearest host that takes one; after so many tries that failed another one comes first.
+    async fn connected(&self, tries: usize) -> Result<Way> {
+        let state = self.state.get_or_try_init(|| (self.open)()).await?;
+        let mut last = Error::new(ErrorCode::Network, "no host has a part in it");
+        let mut places = places(&**state, &self.near).await?;
+        let first = tries % places.len().max(1);
+        places.rotate_left(first);
+        for place in places {
+            match connect(&place, &self.greeting, &self.security, CONNECTS_WITHIN).await {
+                Ok(courier) => {
+                    let (sender, receiver) = courier.split();
+                    return Ok(Way { sender, receiver });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+fn is_passing(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::StateUnavailable | ErrorCode::StateUnknown)
+}
+
+impl fmt::Debug for RemoteShelter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RemoteShelter(near {})", self.ways.near)
+    }
+}
+
+impl Drop for RemoteShelter {
+    fn drop(&mut self) {
+        let runtime = self
+            .runtime
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(runtime) = runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
