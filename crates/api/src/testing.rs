@@ -7,9 +7,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ardea_core::{Error, ErrorCode};
-use ardea_packing::{
-    ContainerId, JobDemand, PackingConfig, PackingPlan, ResourceManager, Resources, RoundRobin,
-};
+use ardea_packing::{ContainerId, PackingPlan, ResourceManager, Resources, RoundRobin};
 use tokio::sync::mpsc;
 
 use crate::{

@@ -169,7 +169,7 @@ mod tests {
     fn a_short_ablation_measures_all_five() {
         let params = ForwardParams {
             bytes: 1_000,
-            duration: Duration::from_millis(50),
+            duration: Duration::from_millis(250),
             warmup: Duration::from_millis(10),
             ..ForwardParams::default()
         };

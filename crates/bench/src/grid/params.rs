@@ -64,9 +64,9 @@ impl GridParams {
                 self.bytes
             )));
         }
-        if self.keys < 10_000 || self.keys > 100_000_000 {
+        if self.keys < 100 || self.keys > 100_000_000 {
             return Err(refused(format!(
-                "--keys {}: from 10000, so that each member has some, to 100 million",
+                "--keys {}: from 100, so that each member has some, to 100 million",
                 self.keys
             )));
         }
