@@ -93,8 +93,8 @@ pub fn random_bytes_on_every_port_stop_no_job_and_leave_nothing_open() {
     }
     let all = ports_of(&processes);
     let of = |is: fn(&Role) -> bool| all.iter().filter(|(role, _)| is(role)).count();
-    // Those of hosts are for workers, for other hosts and for people, those of containers for each other and for metrics.
-    assert_eq!(of(|role| matches!(role, Role::Host(_))), 2 * 3, "{all:?}");
+    // Those of hosts are for workers, for other hosts, for snapshots in memory and for people, those of containers for each other and for metrics.
+    assert_eq!(of(|role| matches!(role, Role::Host(_))), 2 * 4, "{all:?}");
     assert_eq!(
         of(|role| matches!(role, Role::Worker(..))),
         3 * 2,
