@@ -160,7 +160,16 @@ impl Processor for Endless {
 const ALL: [(&str, u32); 3] = [("source", 1), ("witness", 1), ("sink", 1)];
 
 fn start(node: &Node, dag: &Dag, guarantee: Guarantee) -> (JobHandle, Arc<Keeper>) {
-    let keeper = Arc::new(Keeper::default());
+    start_with(Keeper::default(), node, dag, guarantee)
+}
+
+fn start_with(
+    keeper: Keeper,
+    node: &Node,
+    dag: &Dag,
+    guarantee: Guarantee,
+) -> (JobHandle, Arc<Keeper>) {
+    let keeper = Arc::new(keeper);
     let config = JobConfig {
         guarantee,
         cuts: Cuts {
@@ -422,8 +431,9 @@ fn numbers_of_epochs_that_nobody_uses_are_skipped() {
 fn a_last_cut_is_written_to_its_end_although_its_epoch_is_given_up() {
     let witness = Witness::with_entries(3);
     let node = fast_node();
-    let (job, keeper) = start(&node, &witness.dag(100), Guarantee::ExactlyOnce);
-    keeper.room(false);
+    let full = Keeper::default();
+    full.room(false);
+    let (job, keeper) = start_with(full, &node, &witness.dag(100), Guarantee::ExactlyOnce);
     until("the last cut is taken", || !witness.takes().is_empty());
     job.epoch_given_up(Epoch(1));
     until("it is told", || {
