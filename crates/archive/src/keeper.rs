@@ -13,7 +13,7 @@ use ardea_shelter::{Ask, Shelter, Told};
 use ardea_snapshot::{Folder, Snapshot, SnapshotId};
 use ardea_worker::{CutKeeper, LifeCuts, LifeHere};
 
-use crate::losing::{Heard, Losing};
+use crate::losing::{Heard, Losing, Watched};
 use crate::probe::{find_place, lost};
 use crate::scribe::{Note, Scribe};
 use crate::{Place, Promise};
@@ -41,7 +41,7 @@ struct Found {
     /// What it begins from.
     snapshot: Option<Snapshot>,
     /// Who tells of losses, to which job, and what follows from it.
-    losing: Option<(Arc<dyn Shelter>, String, Losing)>,
+    losing: Option<Watched>,
 }
 
 impl FolderKeeper {
@@ -113,7 +113,7 @@ impl FolderKeeper {
     }
 
     /// Who tells of losses, where there can be some.
-    fn losing(&self, here: &LifeHere) -> Result<Option<(Arc<dyn Shelter>, String, Losing)>> {
+    fn losing(&self, here: &LifeHere) -> Result<Option<Watched>> {
         let (Place::Memory, Some(shelter)) = (&self.promise.place, &self.shelter) else {
             return Ok(None);
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ardea_core::Epoch;
-use ardea_shelter::Losses;
+use ardea_shelter::{Losses, Shelter};
 
 /// What was told last in a container, over all lives of its job there, and whether all was wanted for it: instances may go on from one life to the next with
 /// what they have in memory, and then nobody reads, and misses, what was lost in between.
@@ -22,6 +22,9 @@ impl Heard {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((losses, wants_all));
     }
 }
+
+/// Who tells a job of losses, what the job is called there, and what is done about them.
+pub(crate) type Watched = (Arc<dyn Shelter>, String, Losing);
 
 /// Whether all has to be handed over anew, in one life of a job in a container.
 #[derive(Debug)]

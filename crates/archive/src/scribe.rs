@@ -8,11 +8,11 @@ use ardea_control::{EpochsAgentEvent, Receipt};
 use ardea_core::{Cut, Epoch, Error, ErrorCode, Result};
 use ardea_cuts::{Alignment, CutNews, CutPlace, CutTaker, Gathered, Gathering};
 use ardea_engine::JobHandle;
-use ardea_shelter::{Ask, Shelter, Told};
+use ardea_shelter::{Ask, Told};
 use ardea_snapshot::{CutReceipt, Snapshot, SnapshotId, StoreConfig};
 
 use crate::binder::is_full;
-use crate::losing::Losing;
+use crate::losing::Watched;
 use crate::part::{Part, PartKind, PartName, fresh_writer};
 use crate::room::{is_of_disk, look_for_room};
 
@@ -44,7 +44,7 @@ pub(crate) struct Scribe {
     /// The newest committed epoch, if increments of this life may be based on it.
     pub(crate) base: Option<Epoch>,
     /// Where what is saved may be lost, who tells that, to which job, and what follows from it.
-    pub(crate) losing: Option<(Arc<dyn Shelter>, String, Losing)>,
+    pub(crate) losing: Option<Watched>,
     pub(crate) tell: Arc<dyn Fn(EpochsAgentEvent) + Send + Sync>,
     pub(crate) fail: Arc<dyn Fn(Error) + Send + Sync>,
 }

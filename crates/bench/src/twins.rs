@@ -70,7 +70,7 @@ impl TwinsParams {
                 .hint("give --window at least 1ms"));
         }
         let records = u128::from(self.rate) * self.window.as_micros();
-        if records % 1_000_000 != 0 {
+        if !records.is_multiple_of(1_000_000) {
             let what = "--rate and --window don't give each window the same number of records";
             return Err(refused(what).hint("give a --rate that does, such as 100000 with 10ms"));
         }

@@ -76,7 +76,7 @@ fn a_map_is_what_the_records_say_last() -> Result<()> {
     let p = Pipeline::new("update");
     let news: Vec<u64> = (0..200).collect();
     p.read_from(items(news)).write_to(update(&map, |key: &u64| {
-        (*key, (*key % 2 == 0).then_some(*key))
+        (*key, (key.is_multiple_of(2)).then_some(*key))
     }));
     p.run()?;
     let wanted: BTreeMap<u64, u64> = (0..100).map(|n| (2 * n, 2 * n)).collect();

@@ -439,8 +439,9 @@ impl<'a> Driver<'a> {
 
     /// The present life has failed.
     fn failed(&mut self, error: Error) {
-        let Some(life) = &self.life else { return };
+        let Some(life) = &mut self.life else { return };
         let (generation, has_begun) = (life.generation, life.has_begun);
+        life.has_failed = true;
         life.end();
         if !has_begun {
             return self.not_begun(generation, error);

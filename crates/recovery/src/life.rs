@@ -113,6 +113,8 @@ pub(crate) struct Life {
     pub(crate) has_begun: bool,
     /// The first epoch's cuts are to hold all state, and be based on nothing.
     pub(crate) has_base: bool,
+    /// It has failed: what is heard of its end says no more than that.
+    pub(crate) has_failed: bool,
     /// The epoch that is under way, and when it was asked for.
     pub(crate) ending: Option<(Epoch, Duration)>,
     aligned: Alignment,
@@ -188,6 +190,7 @@ impl Life {
             taker,
             counts,
             has_begun: false,
+            has_failed: false,
             has_base,
             ending: None,
             aligned: Alignment::default(),

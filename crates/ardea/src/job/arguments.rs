@@ -152,9 +152,8 @@ impl Arguments {
             }
             _ => {}
         }
-        match (&self.command, &self.options.to) {
-            (Command::Savepoint(_), None) => return lacking("savepoint needs --to FOLDER"),
-            _ => {}
+        if let (Command::Savepoint(_), None) = (&self.command, &self.options.to) {
+            return lacking("savepoint needs --to FOLDER");
         }
         match (&self.command, &self.options.name) {
             (Command::Upgrade, None) => lacking("upgrade needs the name of the job: --name JOB"),

@@ -133,7 +133,7 @@ impl YsbParams {
                 format_duration(self.duration)
             ));
         }
-        if self.window < Duration::from_millis(1) || self.window.as_micros() % 1_000 != 0 {
+        if self.window < Duration::from_millis(1) || !self.window.as_micros().is_multiple_of(1_000) {
             return wrong(format!(
                 "windows of {} don't end at whole milliseconds",
                 format_duration(self.window)

@@ -91,6 +91,8 @@ impl Driver<'_> {
             LifeEvent::Over(status) => {
                 life.over = Some(status.clone());
                 match status {
+                    // It was cancelled when it had failed, and the next is not there yet.
+                    _ if life.has_failed => {}
                     JobStatus::Failed(error) => self.failed(error),
                     JobStatus::Cancelled => self.is_done(Done::Cancelled),
                     JobStatus::Completed | JobStatus::Drained | JobStatus::Running => {
