@@ -67,6 +67,8 @@ fn has_job(folder: &Path) -> bool {
 fn of_running(folder: &Path, to: &Path, deadline: Instant) -> Tried {
     let asked = match Asked::ask(folder, to) {
         Ok(asked) => asked,
+        // Somebody else is asking, who will have an answer.
+        Err(error) if error.code() == ErrorCode::WrongState => return Tried::Again(error),
         Err(error) if has_job(folder) => return Tried::Done(Err(error)),
         Err(error) => return Tried::Again(error),
     };

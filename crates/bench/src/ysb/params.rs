@@ -133,7 +133,8 @@ impl YsbParams {
                 format_duration(self.duration)
             ));
         }
-        if self.window < Duration::from_millis(1) || !self.window.as_micros().is_multiple_of(1_000) {
+        if self.window < Duration::from_millis(1) || !self.window.as_micros().is_multiple_of(1_000)
+        {
             return wrong(format!(
                 "windows of {} don't end at whole milliseconds",
                 format_duration(self.window)

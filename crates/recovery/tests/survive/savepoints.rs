@@ -221,7 +221,7 @@ fn goes_on(job: &Job) {
 fn begun(job: &Job, survival: &Survival, saved: Option<&Path>) {
     let stopped = with(&job.pipeline, survival, |handle| {
         until("each account is known", || {
-            handle.is_over() || handle.figures().snapshots > 8
+            handle.is_over() || handle.figures().snapshots > 4
         });
         if let Some(saved) = saved {
             handle.savepoint(saved).unwrap();
