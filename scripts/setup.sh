@@ -52,7 +52,7 @@ need_command() {
     command -v "$1" >/dev/null || install "$3" "$2" || die "cannot go on without $1"
 }
 
-# A Rust that is new enough, and a C compiler for the two dependencies that are written in C (zstd, mimalloc).
+# A Rust that is new enough, and a C compiler for the dependency that is written in C (zstd).
 need_rust() {
     local wanted have
     command -v cargo >/dev/null || die "there is no cargo; install rustup first, see https://rustup.rs"
@@ -67,7 +67,7 @@ need_rust() {
     if [ "$(printf '%s\n' "$wanted" "${have%%-*}" | sort -V | head -n 1)" != "$wanted" ]; then
         die "Rust $have is too old, $wanted is needed; run: rustup update stable"
     fi
-    need_command cc gcc "a C compiler, for zstd and mimalloc"
+    need_command cc gcc "a C compiler, for zstd"
     # A compiler without the C library's headers compiles nothing.
     [ -e /usr/include/stdlib.h ] || ! command -v apt-get >/dev/null ||
         install "headers of the C library" libc6-dev || die "cannot go on without them"

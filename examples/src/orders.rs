@@ -183,22 +183,27 @@ pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let p = Pipeline::new("orders");
     let policy = WatermarkPolicy::out_of_order(lag);
     let (orders, also_orders) = p
-        .read_from(json_of::<Order>(&orders))
+        .read_from(json_of::<Order>(&orders).named("orders"))
         .with_timestamps(|order| at(order.second), policy)
+        .named("order times")
         .tee();
     let (payments, also_payments) = p
-        .read_from(json_of::<Payment>(&payments))
+        .read_from(json_of::<Payment>(&payments).named("payments"))
         .with_timestamps(|payment| at(payment.second), policy)
+        .named("payment times")
         .tee();
     let (paid, also_paid) = paid(orders, payments, within).tee();
-    // What belongs to an epoch is seen as soon as that is committed.
-    let file = |name: &str| Path::new(&folder).join(name);
-    paid.write_to(files::write_json_lines(file("paid.jsonl")).rotate_with_epochs());
-    revenue(also_paid)
-        .write_to(files::write_json_lines(file("revenue.jsonl")).rotate_with_epochs());
-    overdue(also_orders, also_payments, within)
-        .write_to(files::write_json_lines(file("overdue.jsonl")).rotate_with_epochs());
+    paid.write_to(lines_in(&folder, "paid.jsonl"));
+    revenue(also_paid).write_to(lines_in(&folder, "revenue.jsonl"));
+    overdue(also_orders, also_payments, within).write_to(lines_in(&folder, "overdue.jsonl"));
     Ok(p)
+}
+
+/// A file of lines. What belongs to an epoch is seen as soon as that is committed. Its name is its own, as those of the sources are: what it
+/// remembers is found again wherever the folder lies.
+fn lines_in<T: Serialize + Send + 'static>(folder: &str, name: &str) -> Sink<T> {
+    let lines = files::write_json_lines(Path::new(folder).join(name));
+    lines.rotate_with_epochs().build().named(name)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod hosts;
 mod log_lines;
+mod maps;
 mod place;
 mod request;
 
@@ -23,7 +24,7 @@ use crate::{
 
 pub use hosts::DOUBTFUL;
 use hosts::{GaveUp, Hosts, SETTLES_WITHIN};
-pub use log_lines::LogLines;
+pub use log_lines::{LogLines, MapChanges};
 use place::Place;
 use request::{Asked, encoded, path};
 
@@ -117,6 +118,18 @@ impl Client {
     /// Its hosts, sorted by name.
     pub async fn hosts(&self) -> Result<Vec<HostView>> {
         self.get("/v1/hosts".into()).await
+    }
+
+    /// Has a host be drained, see [`Cluster::drain`](crate::Cluster::drain).
+    pub async fn drain(&self, host: &str) -> Result<()> {
+        let path = format!("/v1/hosts/{}/drain", encoded(host));
+        self.command(Asked::post(path).repeatable()).await
+    }
+
+    /// Takes that back.
+    pub async fn undrain(&self, host: &str) -> Result<()> {
+        let path = format!("/v1/hosts/{}/drain", encoded(host));
+        self.command(Asked::delete(path).repeatable()).await
     }
 
     /// All jobs, sorted by name.

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use ardea_packing::ContainerId;
 
 use crate::{
-    ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery, LogStream,
+    ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery, LogStream, Maps,
     MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending,
     Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery,
     SnapshotsView, StatesView, SubmitRequest, TopView, UpgradeRequest,
@@ -28,8 +28,22 @@ pub trait Cluster: Send + Sync {
     /// The cluster itself.
     fn about(&self) -> Pending<'_, ClusterInfo>;
 
+    /// Its maps.
+    fn maps(&self) -> &dyn Maps;
+
     /// Its hosts, sorted by name.
     fn hosts(&self) -> Pending<'_, Vec<HostView>>;
+
+    /// Has a host be drained: no container is placed there any more, and those that are there go to others. Nothing happens to one that is
+    /// drained already. It stays so, whether it is up or not, until [`undrain`](Self::undrain).
+    ///
+    /// Fails with [`NoSuchHost`](ardea_core::ErrorCode::NoSuchHost) if none of that name is up, with
+    /// [`NoRoom`](ardea_core::ErrorCode::NoRoom) if the others have none for what it holds, with
+    /// [`WrongState`](ardea_core::ErrorCode::WrongState) if it has what can't go elsewhere; nothing is changed then.
+    fn drain<'a>(&'a self, host: &'a str) -> Pending<'a, ()>;
+
+    /// Takes that back. What has gone elsewhere stays there.
+    fn undrain<'a>(&'a self, host: &'a str) -> Pending<'a, ()>;
 
     /// All jobs, sorted by name.
     fn list(&self) -> Pending<'_, Vec<JobSummary>>;

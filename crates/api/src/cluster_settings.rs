@@ -34,7 +34,9 @@ pub struct ClusterSettings {
     pub unpacked_bytes: u64,
     /// How many bytes of snapshots this machine's host keeps in memory.
     pub snapshot_bytes: u64,
-    /// On how many other hosts snapshots in memory have copies.
+    /// How many bytes of maps this machine's host keeps in memory.
+    pub map_bytes: u64,
+    /// On how many other hosts snapshots and maps in memory have copies.
     pub snapshot_backups: usize,
     /// The scheduler, by name.
     pub scheduler: String,
@@ -103,6 +105,7 @@ impl ClusterSettings {
             package_bytes: resolved.bytes("cluster.package_size")?,
             unpacked_bytes: resolved.bytes("cluster.unpacked_size")?,
             snapshot_bytes: resolved.bytes("cluster.snapshot_memory")?,
+            map_bytes: resolved.bytes("cluster.map_memory")?,
             // The kind allows no more.
             snapshot_backups: resolved.count("cluster.snapshot_backups")? as usize,
             scheduler: resolved.text("cluster.scheduler")?.to_string(),

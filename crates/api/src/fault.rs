@@ -52,7 +52,10 @@ pub fn status_of(code: ErrorCode) -> u16 {
     match code {
         ErrorCode::InvalidJob | ErrorCode::InvalidConfig | ErrorCode::BadRequest => 400,
         ErrorCode::Unauthorized => 401,
-        ErrorCode::NoSuchJob | ErrorCode::NoSuchContainer => 404,
+        ErrorCode::NoSuchJob
+        | ErrorCode::NoSuchContainer
+        | ErrorCode::NoSuchHost
+        | ErrorCode::NoSuchEntry => 404,
         ErrorCode::NameTaken
         | ErrorCode::WrongState
         | ErrorCode::WrongCluster
@@ -78,6 +81,16 @@ pub fn no_such_job<'a>(name: &str, jobs: impl Iterator<Item = &'a str>) -> Error
         None => "`ardea list --all` shows the jobs that are known".to_string(),
     };
     Error::new(ErrorCode::NoSuchJob, format!("there is no job {name:?}")).hint(hint)
+}
+
+/// The error for a host that the cluster hasn't; `hosts` are those that it has.
+pub fn no_such_host<'a>(name: &str, hosts: impl Iterator<Item = &'a str>) -> Error {
+    let hint = match nearest(name, hosts) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => "`ardea cluster status` shows its hosts".to_string(),
+    };
+    let what = format!("there is no host {name:?} that is up");
+    Error::new(ErrorCode::NoSuchHost, what).hint(hint)
 }
 
 /// The error for a container that a job hasn't by its plan, which has these.

@@ -50,6 +50,12 @@ pub struct HostView {
     pub containers: Vec<HostedContainer>,
     /// The jobs whose master it is.
     pub leads: Vec<String>,
+    /// Whether it is drained: no container is placed there, and those that it [holds](Self::holds) go elsewhere.
+    #[serde(default)]
+    pub drained: bool,
+    /// How many containers it holds for the scheduler `hosts`. Others that are there are on the machine, and leave it by other means.
+    #[serde(default)]
+    pub holds: u32,
 }
 
 /// A container on a host.

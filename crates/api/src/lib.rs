@@ -2,7 +2,7 @@
 //!
 //! In reading order:
 //!
-//! * [`Cluster`]: all that can be asked and commanded; a host implements it, the server calls it; [`Answer`], [`Unanswered`];
+//! * [`Cluster`]: all that can be asked and commanded; a host implements it, the server calls it; [`Maps`]: of these, what concerns maps; [`Answer`], [`Unanswered`];
 //! * [`JobSummary`], [`JobDescription`], [`PastJobDescription`], [`Plans`], [`TopView`], [`SubmitRequest`] and the like: the types, which are JSON on the wire;
 //! * [`Fault`]: errors on the wire, and [`status_of`];
 //! * [`Server`], [`ServerConfig`]: listens, and asks a `Cluster`; [`openapi_document`] describes what it answers. Both are made of one
@@ -44,6 +44,7 @@ mod host;
 mod job;
 mod job_name;
 mod logs;
+mod maps;
 mod metrics;
 mod number;
 mod past;
@@ -60,10 +61,10 @@ mod upgrade;
 pub mod testing;
 
 pub use answer::{Answer, Pending, Unanswered};
-pub use client::{Client, DOUBTFUL, LogLines};
+pub use client::{Client, DOUBTFUL, LogLines, MapChanges};
 pub use cluster::Cluster;
 pub use cluster_settings::{ClusterSettings, load_tls, wrong_name};
-pub use fault::{Fault, MOST_NUMBERS, no_such_container, no_such_job, status_of};
+pub use fault::{Fault, MOST_NUMBERS, no_such_container, no_such_host, no_such_job, status_of};
 pub use host::{ClusterInfo, HostView, HostedContainer};
 pub use job::{
     ContainerState, ContainerView, ContainersUpdate, JobDescription, JobSummary, KillQuery,
@@ -73,6 +74,10 @@ pub use job_name::check_job_name;
 pub use logs::{
     DEFAULT_TAIL_LINES, LogEvent, LogLine, LogQuery, LogSource, LogStream, MOST_LINE_BYTES,
     MOST_TAIL_LINES,
+};
+pub use maps::{
+    DEFAULT_MAP_ENTRIES, MOST_MAP_ENTRIES, MapEntriesView, MapEntryView, MapEvent, MapKeyQuery,
+    MapPutRequest, MapQuery, MapStream, MapView, Maps, MapsView, no_such_key,
 };
 pub use metrics::{
     MetricsQuery, MetricsRange, PointView, RangeQuery, SampleKind, SampleView, SeriesView,

@@ -46,6 +46,7 @@ pub fn openapi_document() -> Value {
         "tags": [
             { "name": "cluster", "description": "The cluster and its hosts" },
             { "name": "jobs", "description": "The jobs of the cluster" },
+            { "name": "maps", "description": "The maps of the cluster" },
         ],
         "paths": paths,
         "components": {
@@ -65,6 +66,8 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> V
     let of_jobs = ["/v1/jobs", "/v1/history"];
     let tag = if of_jobs.iter().any(|path| route.path.starts_with(path)) {
         "jobs"
+    } else if route.path.starts_with("/v1/maps") {
+        "maps"
     } else {
         "cluster"
     };
@@ -100,6 +103,8 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
                     "The number of the container",
                     json!({ "type": "integer", "format": "uint32", "minimum": 0 }),
                 ),
+                "host" => ("The name of the host", json!({ "type": "string" })),
+                "map" => ("The name of the map", json!({ "type": "string" })),
                 _ => ("The name of the job", json!({ "type": "string" })),
             };
             json!({ "name": name, "in": "path", "required": true, "description": about, "schema": schema })
@@ -217,7 +222,7 @@ fn meaning(status: u16) -> &'static str {
     match status {
         400 => "The request or what it asks for makes no sense",
         401 => "The token is missing or wrong",
-        404 => "There is no such job",
+        404 => "There is no such job or host",
         409 => "It can't be done as things are: a name is taken, or the job is busy",
         413 => "The body is too large",
         422 => "It doesn't fit into the containers",

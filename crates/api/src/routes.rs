@@ -4,7 +4,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::{
     ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary, KillQuery, LogEvent,
-    LogQuery, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary,
+    LogQuery, MapEntriesView, MapEntryView, MapEvent, MapKeyQuery, MapPutRequest, MapQuery,
+    MapsView, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary,
     Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery,
     SnapshotsView, StatesView, SubmitRequest, TopView, UpgradeRequest,
 };
@@ -14,6 +15,8 @@ use crate::{
 pub(crate) enum Operation {
     About,
     Hosts,
+    Drain,
+    Undrain,
     List,
     Submit,
     PastJobs,
@@ -35,6 +38,13 @@ pub(crate) enum Operation {
     Metrics,
     MetricsRange,
     Top,
+    Maps,
+    MapEntry,
+    MapEntries,
+    MapChanges,
+    PutEntry,
+    RemoveEntry,
+    DropMap,
     Document,
 }
 
@@ -91,7 +101,7 @@ impl Success {
 /// A route.
 pub(crate) struct Route {
     pub(crate) verb: Verb,
-    /// With its parameters in braces; those are `job` and `container`.
+    /// With its parameters in braces; those are `job`, `container`, `host` and `map`.
     pub(crate) path: &'static str,
     pub(crate) operation: Operation,
     /// Its name in the document, unique.
@@ -181,6 +191,25 @@ pub(crate) static ROUTES: &[Route] = &[
             Operation::Hosts,
             "listHosts",
             schema::<Vec<HostView>>,
+        )
+    },
+    Route {
+        about: "Drain a host: no container is placed there any more, and those that are there go to others",
+        ..command(
+            Verb::Post,
+            "/v1/hosts/{host}/drain",
+            Operation::Drain,
+            "drainHost",
+        )
+    },
+    Route {
+        about: "Take it back that a host is drained; what has gone elsewhere stays there",
+        failures: &[404],
+        ..command(
+            Verb::Delete,
+            "/v1/hosts/{host}/drain",
+            Operation::Undrain,
+            "undrainHost",
         )
     },
     Route {
@@ -394,6 +423,80 @@ pub(crate) static ROUTES: &[Route] = &[
             Operation::Top,
             "getTop",
             schema::<TopView>,
+        )
+    },
+    Route {
+        about: "The maps of the cluster, sorted by name, and what they take in memory",
+        ..get("/v1/maps", Operation::Maps, "listMaps", schema::<MapsView>)
+    },
+    Route {
+        verb: Verb::Delete,
+        about: "Remove all that a map has, and its name",
+        failures: &[404],
+        ..command(
+            Verb::Delete,
+            "/v1/maps/{map}",
+            Operation::DropMap,
+            "dropMap",
+        )
+    },
+    Route {
+        about: "The entry of a key of a map",
+        query: Some(query::<MapKeyQuery>),
+        failures: &[404],
+        ..get(
+            "/v1/maps/{map}/entry",
+            Operation::MapEntry,
+            "getEntry",
+            schema::<MapEntryView>,
+        )
+    },
+    Route {
+        verb: Verb::Put,
+        about: "Give a key of a map a value; the answer is the entry as it is kept",
+        query: Some(query::<MapKeyQuery>),
+        body: Some(schema::<MapPutRequest>),
+        failures: &[404],
+        ..get(
+            "/v1/maps/{map}/entry",
+            Operation::PutEntry,
+            "putEntry",
+            schema::<MapEntryView>,
+        )
+    },
+    Route {
+        verb: Verb::Delete,
+        about: "Remove what a key of a map has; the answer is what it had",
+        query: Some(query::<MapKeyQuery>),
+        failures: &[404],
+        ..get(
+            "/v1/maps/{map}/entry",
+            Operation::RemoveEntry,
+            "removeEntry",
+            schema::<MapEntryView>,
+        )
+    },
+    Route {
+        about: "Entries of a map, sorted by key",
+        query: Some(query::<MapQuery>),
+        failures: &[404],
+        ..get(
+            "/v1/maps/{map}/entries",
+            Operation::MapEntries,
+            "listEntries",
+            schema::<MapEntriesView>,
+        )
+    },
+    Route {
+        about: "What happens to entries of a map, from now on",
+        query: Some(query::<MapQuery>),
+        success: Success::Lines(schema::<MapEvent>),
+        failures: &[404],
+        ..get(
+            "/v1/maps/{map}/changes",
+            Operation::MapChanges,
+            "watchMap",
+            schema::<MapEvent>,
         )
     },
     Route {

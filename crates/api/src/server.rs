@@ -5,6 +5,7 @@ mod connections;
 mod guard;
 mod handlers;
 mod lines;
+mod maps;
 mod router;
 
 use std::convert::Infallible;

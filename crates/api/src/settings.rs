@@ -129,11 +129,17 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
         "how much this machine's host keeps in memory of the snapshots of jobs that name no folder for them, copies for other hosts included; when it is full, such jobs go on without new snapshots, and say so",
         "more takes more state, less leaves memory to containers",
     ),
+    most_bytes(
+        "cluster.map_memory",
+        "1GiB",
+        "how much this machine's host keeps in memory of the cluster's maps (`ardea map`), copies for other hosts included; beside what snapshots have, so that neither takes the other's room; when it is full, writing to a map is refused",
+        "more takes more entries, less leaves memory to containers",
+    ),
     Setting {
         key: "cluster.snapshot_backups",
         kind: Kind::Count { least: 0, most: 5 },
         default: "1",
-        about: "on how many other hosts snapshots in memory have copies; decided by the host that keeps the first one",
+        about: "on how many other hosts snapshots and maps in memory have copies; decided by the host that keeps the first one",
         trades: "more survive the loss of more hosts at a time, less takes less memory and network",
     },
     text(
@@ -295,7 +301,7 @@ pub fn is_of_the_cluster(key: &str) -> bool {
 /// Whether a setting is that of a host, which takes it from whoever starts it. What else there is counts where a job is submitted or a
 /// command is given.
 pub fn is_of_the_host(key: &str) -> bool {
-    const KEYS: [&str; 18] = [
+    const KEYS: [&str; 19] = [
         "cluster.name",
         "cluster.state",
         "cluster.directory",
@@ -304,6 +310,7 @@ pub fn is_of_the_host(key: &str) -> bool {
         "cluster.package_size",
         "cluster.unpacked_size",
         "cluster.snapshot_memory",
+        "cluster.map_memory",
         "cluster.snapshot_backups",
         "cluster.token_file",
         "cluster.tls_authority",

@@ -1,5 +1,6 @@
 //! A cluster that is only pretended, for tests of whatever talks to the interface (feature `testing`).
 
+mod maps;
 mod word_count;
 
 use std::collections::BTreeMap;
@@ -13,14 +14,17 @@ use tokio::sync::mpsc;
 use crate::{
     Answer, Cluster, ClusterInfo, ContainerState, ContainerTop, ContainerView, HostView,
     JobDescription, JobEnding, JobSummary, KillQuery, LogLine, LogQuery, LogSource, LogStream,
-    MetricsQuery, MetricsRange, NoteView, ParallelismUpdate, PastJobDescription, PastJobSummary,
-    Pending, Phase, Plans, PointView, ProgramView, RangeQuery, RecoverRequest, SampleKind,
-    SampleView, SavepointRequest, SavepointView, SeriesView, SnapshotsQuery, SnapshotsView,
-    StatesView, SubmitRequest, TopView, Unanswered, UpgradeRequest, VertexTop, VertexView,
-    no_such_container, no_such_job,
+    Maps, MetricsQuery, MetricsRange, NoteView, ParallelismUpdate, PastJobDescription,
+    PastJobSummary, Pending, Phase, Plans, PointView, ProgramView, RangeQuery, RecoverRequest,
+    SampleKind, SampleView, SavepointRequest, SavepointView, SeriesView, SnapshotsQuery,
+    SnapshotsView, StatesView, SubmitRequest, TopView, Unanswered, UpgradeRequest, VertexTop,
+    VertexView, no_such_container, no_such_host, no_such_job,
 };
 
 pub use word_count::word_count;
+
+/// The name of the only host.
+const HOST: &str = "here";
 
 /// A cluster without hosts, whose jobs are taken, packed and told of, and never run.
 ///
@@ -37,8 +41,12 @@ struct State {
     turns_away: BTreeMap<String, (u32, Unanswered)>,
     turned_away: u32,
     commands: Vec<String>,
+    /// The only map, `berths`: by its keys, which are texts.
+    berths: BTreeMap<String, serde_json::Value>,
     /// Killed, the latest first.
     past: Vec<PastJobDescription>,
+    /// Whether its only host is.
+    drained: bool,
 }
 
 struct Job {
@@ -50,9 +58,11 @@ struct Job {
 }
 
 impl PretendedCluster {
-    /// Without jobs.
+    /// Without jobs; its only map is `berths`, in which the key `seagull` has 7.
     pub fn new() -> Self {
-        PretendedCluster::default()
+        let cluster = PretendedCluster::default();
+        cluster.state().berths.insert("seagull".into(), 7.into());
+        cluster
     }
 
     /// Lets another host lead the job of that name: whoever asks for it is sent there.
@@ -114,6 +124,14 @@ impl PretendedCluster {
         drop(state);
         self.with(name, act)?;
         self.state().commands.push(what);
+        Ok(())
+    }
+
+    fn set_drained(&self, host: &str, drained: bool) -> Answer<()> {
+        if host != HOST {
+            return Err(no_such_host(host, [HOST].into_iter()).into());
+        }
+        self.state().drained = drained;
         Ok(())
     }
 
@@ -356,9 +374,14 @@ impl Cluster for PretendedCluster {
         }))
     }
 
+    fn maps(&self) -> &dyn Maps {
+        self
+    }
+
     fn hosts(&self) -> Pending<'_, Vec<HostView>> {
+        let state = self.state();
         now(Ok(vec![HostView {
-            name: "here".into(),
+            name: HOST.into(),
             address: "127.0.0.1:7401".into(),
             api: "http://127.0.0.1:7400".into(),
             pid: std::process::id(),
@@ -366,8 +389,18 @@ impl Cluster for PretendedCluster {
             total: Resources::ZERO,
             free: Resources::ZERO,
             containers: Vec::new(),
-            leads: self.state().jobs.keys().cloned().collect(),
+            leads: state.jobs.keys().cloned().collect(),
+            drained: state.drained,
+            holds: 0,
         }]))
+    }
+
+    fn drain<'a>(&'a self, host: &'a str) -> Pending<'a, ()> {
+        now(self.set_drained(host, true))
+    }
+
+    fn undrain<'a>(&'a self, host: &'a str) -> Pending<'a, ()> {
+        now(self.set_drained(host, false))
     }
 
     fn list(&self) -> Pending<'_, Vec<JobSummary>> {

@@ -186,6 +186,7 @@ impl Worker {
                     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
                     (text(entry.key), text(entry.value.unwrap()))
                 })),
+                CutRead::Base | CutRead::Partition(_) => panic!("nobody asked for partitions"),
                 CutRead::End => break,
             }
         }
@@ -352,7 +353,7 @@ fn soon(what: &str, mut is_it: impl FnMut() -> bool) {
     let until = std::time::Instant::now() + PATIENCE;
     while !is_it() {
         assert!(std::time::Instant::now() < until, "{what}");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 

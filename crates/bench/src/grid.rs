@@ -171,7 +171,6 @@ struct Seen {
 struct Bench<'a> {
     params: &'a GridParams,
     map: GridMap<u64, String>,
-    near: GridMap<u64, String>,
     /// Keys that this member is the primary of, in no order.
     here: Vec<u64>,
     there: Vec<u64>,
@@ -192,14 +191,9 @@ impl<'a> Bench<'a> {
             record.is_some_and(|record| record.primary() == Some(grid.id()))
         };
         let (here, there): (Vec<u64>, Vec<u64>) = keys.into_iter().partition(is_here);
-        let cached = (params.bytes + 256) * params.keys as usize * 2;
-        let near = map
-            .clone()
-            .near_cache(NearCache::new().bytes(cached.max(1 << 20)))?;
         Ok(Bench {
             params,
             map,
-            near,
             here,
             there,
             value,
@@ -207,17 +201,15 @@ impl<'a> Bench<'a> {
     }
 
     fn measure(&self, kind: Kind) -> Result<Seen> {
-        if kind == Kind::NearGet {
-            // What is read once is near.
-            for key in &self.there {
-                self.near.get(key)?;
-            }
-        }
+        let map = match kind {
+            Kind::NearGet => self.near()?,
+            _ => self.map.clone(),
+        };
         let mut nanos = nanoseconds()?;
-        self.work(kind, self.params.warmup, &mut nanos)?;
+        self.work(kind, &map, self.params.warmup, &mut nanos)?;
         nanos.reset();
         let meanwhile = Meanwhile::begin();
-        let count = self.work(kind, self.params.duration, &mut nanos)?;
+        let count = self.work(kind, &map, self.params.duration, &mut nanos)?;
         Ok(Seen {
             count,
             spent: meanwhile.spent(),
@@ -225,9 +217,27 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// The map with a near-cache that has what others keep. It is there only while it is read: who writes has to tell it.
+    fn near(&self) -> Result<GridMap<u64, String>> {
+        let bytes = (self.params.bytes + 256) * self.params.keys as usize * 2;
+        let cache = NearCache::new().bytes(bytes.max(1 << 20));
+        let near = self.map.clone().near_cache(cache)?;
+        // What is read once is near.
+        for key in &self.there {
+            near.get(key)?;
+        }
+        Ok(near)
+    }
+
     /// Does it for so long; how often.
-    fn work(&self, kind: Kind, time: Duration, nanos: &mut Histogram<u64>) -> Result<u64> {
-        let get = |map: &GridMap<u64, String>, key: &u64| match map.get(key)? {
+    fn work(
+        &self,
+        kind: Kind,
+        map: &GridMap<u64, String>,
+        time: Duration,
+        nanos: &mut Histogram<u64>,
+    ) -> Result<u64> {
+        let get = |key: &u64| match map.get(key)? {
             Some(value) if value.len() == self.params.bytes => Ok(()),
             _ => Err(Error::new(
                 ErrorCode::Internal,
@@ -235,17 +245,14 @@ impl<'a> Bench<'a> {
             )),
         };
         match kind {
-            Kind::Get => timed(&self.here, time, nanos, |key| get(&self.map, key)),
-            Kind::FarGet => timed(&self.there, time, nanos, |key| get(&self.map, key)),
-            Kind::NearGet => timed(&self.there, time, nanos, |key| get(&self.near, key)),
-            Kind::Put => timed(&self.here, time, nanos, |key| {
-                self.map.put(key, &self.value)
-            }),
+            Kind::Get => timed(&self.here, time, nanos, get),
+            Kind::FarGet | Kind::NearGet => timed(&self.there, time, nanos, get),
+            Kind::Put => timed(&self.here, time, nanos, |key| map.put(key, &self.value)),
             Kind::PutAll => {
                 let (start, mut count) = (Instant::now(), 0);
                 for keys in self.here.chunks(TOGETHER).cycle() {
                     let entries = keys.iter().map(|key| (key, &self.value));
-                    self.map.put_all(entries)?;
+                    map.put_all(entries)?;
                     count += keys.len() as u64;
                     if start.elapsed() >= time {
                         break;

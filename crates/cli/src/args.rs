@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, and how it is explained.
 
 mod cluster;
+mod map;
 
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
@@ -19,9 +20,13 @@ use cluster::{
     UPDATE_HELP, UPGRADE_HELP,
 };
 pub use cluster::{
-    ClusterCommand, ClusterStartArgs, ClusterStopArgs, KillArgs, ListArgs, LogsArgs, MetricsArgs,
-    RecoverArgs, RemoteJob, RescaleArgs, RestartArgs, StateCommand, StateDumpArgs, StateRemoveArgs,
-    SubmitArgs, TopArgs, UpdateArgs, UpgradeArgs, Where,
+    ClusterCommand, ClusterStartArgs, ClusterStopArgs, DrainArgs, KillArgs, ListArgs, LogsArgs,
+    MetricsArgs, RecoverArgs, RemoteJob, RescaleArgs, RestartArgs, StateCommand, StateDumpArgs,
+    StateRemoveArgs, SubmitArgs, TopArgs, UndrainArgs, UpdateArgs, UpgradeArgs, Where,
+};
+use map::MAP_HELP;
+pub use map::{
+    MapArgs, MapCommand, MapFilterArgs, MapKeyArgs, MapPutArgs, MapScanArgs, MapWatchArgs,
 };
 
 /// Low-latency stream processing: run jobs, look at them, measure them.
@@ -144,6 +149,9 @@ pub enum Command {
     /// Start, stop and look at clusters
     #[command(subcommand, after_help = CLUSTER_HELP)]
     Cluster(ClusterCommand),
+    /// Look at the maps that a cluster keeps in memory, which jobs write to, and change them
+    #[command(subcommand, after_help = MAP_HELP)]
+    Map(MapCommand),
     /// Look into what a cluster remembers
     #[command(subcommand, after_help = STATE_HELP)]
     State(StateCommand),

@@ -13,6 +13,7 @@ mod generate;
 mod jobs;
 mod list;
 mod logs;
+mod map;
 mod metrics;
 mod plan;
 mod query;
@@ -63,6 +64,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Diff(args) => diff::run(&args, context),
         Command::Twins(args) => twins::run(&args, context),
         Command::Cluster(command) => cluster::run(command, context),
+        Command::Map(command) => map::run(command, context),
         Command::State(StateCommand::Dump(args)) => state::dump(&args, context),
         Command::State(StateCommand::Remove(args)) => state::remove(&args, context),
         Command::Bench(command) => bench::run(&command, context),

@@ -10,9 +10,9 @@ use ardea_core::{
     Key, Ordinal, Outbox, PARTITION_COUNT, PartitionId, Processor, Progress, RestoredState, Result,
     Source, StateShape, Timestamp,
 };
-use ardea_grid_net::GridMap;
 use serde::{Deserialize, Serialize};
 
+use crate::any_map::AnyMap;
 use crate::patience::Patience;
 
 /// The name of the state.
@@ -36,7 +36,7 @@ const STATE: &str = "contents";
 /// assert_eq!(all.take(), [("seagull".to_string(), 7)]);
 /// # Ok::<(), ardea_core::Error>(())
 /// ```
-pub fn contents<K: Key + Kept, V: Kept>(map: &GridMap<K, V>) -> Source<(K, V), Bounded> {
+pub fn contents<K: Key + Kept, V: Kept>(map: &impl AnyMap<K, V>) -> Source<(K, V), Bounded> {
     let (name, map) = (format!("map {}", map.name()), map.clone());
     let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
         Ok(Box::new(ContentsP::new(map.clone(), instance)))
@@ -56,8 +56,8 @@ struct Told {
 }
 
 /// Reads the partitions of one instance.
-struct ContentsP<K, V> {
-    map: GridMap<K, V>,
+struct ContentsP<K, V, M> {
+    map: M,
     instance: Instance,
     signals: Arc<JobSignals>,
     keeps_state: bool,
@@ -69,8 +69,8 @@ struct ContentsP<K, V> {
     restored: Siblings<Told>,
 }
 
-impl<K: Key + Kept, V: Kept> ContentsP<K, V> {
-    fn new(map: GridMap<K, V>, instance: Instance) -> Self {
+impl<K: Key + Kept, V: Kept, M: AnyMap<K, V>> ContentsP<K, V, M> {
+    fn new(map: M, instance: Instance) -> Self {
         ContentsP {
             map,
             instance,
@@ -95,11 +95,10 @@ impl<K: Key + Kept, V: Kept> ContentsP<K, V> {
     fn read(&mut self, partition: PartitionId) -> Result<bool> {
         let told = self.told.begun.get(&partition.index());
         let mut entries = VecDeque::new();
-        let outcome = self.map.scan_partitions([partition], |key, value| {
+        let outcome = self.map.read(partition, |key, value| {
             if told.is_none_or(|told| !told.contains(&bytes_of(&key))) {
                 entries.push_back((key, value));
             }
-            true
         });
         let outcome = self.patience.judge(self.map.name(), outcome)?;
         if outcome.is_some() {
@@ -115,7 +114,7 @@ fn bytes_of<K: Key>(key: &K) -> Vec<u8> {
     bytes
 }
 
-impl<K: Key + Kept, V: Kept> Processor for ContentsP<K, V> {
+impl<K: Key + Kept, V: Kept, M: AnyMap<K, V>> Processor for ContentsP<K, V, M> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.signals = Arc::clone(&context.signals);
         self.keeps_state = context.guarantee.keeps_state();

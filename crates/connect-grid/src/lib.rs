@@ -1,8 +1,9 @@
 //! Maps of a grid in jobs: read as sources, written by sinks, and looked things up in.
 //!
-//! * [`Grid`], [`GridConfig`], [`GridMap`]: the grid itself; a job uses maps of a member in its own process;
+//! * [`ClusterMap`]: a map that the hosts of a job's cluster keep, which `ardea map` shows; [`Grid`], [`GridConfig`], [`GridMap`]: a grid of one's own, of which a job uses the maps of a
+//!   member in its own process; [`AnyMap`]: either;
 //! * [`contents()`]: all that a map has, once; [`changes()`]: that, and then all that happens to it;
-//! * [`put()`], [`remove()`], [`update()`]: sinks that make a map what the records say, the materialised view of a stream; [`merge()`]: a sink that applies a function;
+//! * [`put()`], [`remove()`], [`update()`]: sinks that make a map what the records say, the materialised view of a stream; [`merge()`], [`merge_with()`]: sinks that apply a function;
 //! * [`lookup()`]: a step that makes each record of itself and of what a map has of its key.
 //!
 //! # Invariants
@@ -36,6 +37,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod any_map;
 mod patience;
 
 mod changes;
@@ -46,11 +48,13 @@ mod write;
 
 mod lookup;
 
+pub use any_map::AnyMap;
 pub use ardea_grid_net::{
     Grid, GridConfig, GridMap, MapEvent, MapListener, MapReads, NearCache, Read,
 };
+pub use ardea_shelter::ClusterMap;
 pub use changes::{Change, changes};
 pub use contents::contents;
 pub use lookup::{Lookup, lookup};
-pub use merge::merge;
+pub use merge::{merge, merge_with};
 pub use write::{put, remove, update};

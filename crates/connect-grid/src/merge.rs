@@ -10,6 +10,7 @@ use ardea_core::{
     Sink,
 };
 use ardea_grid_net::GridMap;
+use ardea_shelter::ClusterMap;
 
 /// Changes what the key of each record has by a [function](ardea_grid_net::GridConfig::function) of the grid, where it is kept; `entry` says which key, and what
 /// the function is given besides.
@@ -32,11 +33,15 @@ where
     let function: String = function.into();
     let (function, entry): (Arc<str>, _) = (function.into(), Arc::new(entry));
     let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
+        let (map, function) = (map.clone(), Arc::clone(&function));
+        let merge = move |entries: &[(K, A)]| {
+            let entries = entries.iter();
+            map.compute_all(&function, entries.map(|(key, argument)| (key, argument)))
+        };
         Ok(Box::new(MergeP {
-            map: map.clone(),
-            function: Arc::clone(&function),
+            merge,
             entry: Arc::clone(&entry),
-            record: PhantomData::<fn(T) -> A>,
+            record: PhantomData::<fn(T) -> (K, A)>,
         }))
     };
     Sink::new(name, Arc::new(supply))
@@ -44,20 +49,50 @@ where
         .delivering(Delivery::AtLeastOnce)
 }
 
-struct MergeP<T, K, V, A, F> {
-    map: GridMap<K, V>,
-    function: Arc<str>,
-    entry: Arc<F>,
-    record: PhantomData<fn(T) -> A>,
-}
-
-impl<T, K, V, A, F> Processor for MergeP<T, K, V, A, F>
+/// Changes what the key of each record has in a map of the cluster: `entry` says which key, and what `combine` is given besides what the key has.
+///
+/// If two combine something with one key at a time each counts. A part of the map that can't be written fails the job, since some of what was under way may have been combined: a
+/// record that comes again after a failure is combined again. Use [`put`](crate::put()) where the job can say what a key is to have.
+pub fn merge_with<T, K, V, A>(
+    map: &ClusterMap<K, V>,
+    entry: impl Fn(&T) -> (K, A) + Send + Sync + 'static,
+    combine: impl Fn(Option<V>, &A) -> V + Send + Sync + 'static,
+) -> Sink<T>
 where
     T: Send + 'static,
     K: Key + Kept,
     V: Kept,
-    A: Kept,
+    A: Clone + Send + 'static,
+{
+    let (name, map) = (format!("map {}", map.name()), map.clone());
+    let (entry, combine) = (Arc::new(entry), Arc::new(combine));
+    let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
+        let (map, combine) = (map.clone(), Arc::clone(&combine));
+        Ok(Box::new(MergeP {
+            merge: move |entries: &[(K, A)]| map.merge_all(entries.to_vec(), &*combine),
+            entry: Arc::clone(&entry),
+            record: PhantomData::<fn(T) -> (K, A)>,
+        }))
+    };
+    Sink::new(name, Arc::new(supply))
+        .isolation(Isolation::Thread)
+        .delivering(Delivery::AtLeastOnce)
+}
+
+struct MergeP<T, K, A, F, M> {
+    /// Merges entries of different keys.
+    merge: M,
+    entry: Arc<F>,
+    record: PhantomData<fn(T) -> (K, A)>,
+}
+
+impl<T, K, A, F, M> Processor for MergeP<T, K, A, F, M>
+where
+    T: Send + 'static,
+    K: Key,
+    A: Send + 'static,
     F: Fn(&T) -> (K, A) + Send + Sync + 'static,
+    M: Fn(&[(K, A)]) -> Result<()> + Send + 'static,
 {
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
         let rows = inbox.rows::<T>()?;
@@ -75,8 +110,7 @@ where
             let again = rest.iter().position(|(key, _)| !keys.insert(key));
             let count = again.unwrap_or(rest.len());
             let (now, later) = rest.split_at(count);
-            let now = now.iter().map(|(key, argument)| (key, argument));
-            self.map.compute_all(&self.function, now)?;
+            (self.merge)(now)?;
             rest = later;
         }
         rows.clear();

@@ -20,6 +20,19 @@ impl Patience {
     /// # Errors
     /// What trying again would not mend.
     pub fn judge<T>(&mut self, map: &str, outcome: Result<T>) -> Result<Option<T>> {
+        self.judge_by(passes, map, outcome)
+    }
+
+    /// The same, where `passes` says what is waited for.
+    ///
+    /// # Errors
+    /// All else.
+    pub fn judge_by<T>(
+        &mut self,
+        passes: impl Fn(&Error) -> bool,
+        map: &str,
+        outcome: Result<T>,
+    ) -> Result<Option<T>> {
         match outcome {
             Ok(value) => {
                 if std::mem::take(&mut self.is_away) {

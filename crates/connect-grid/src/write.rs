@@ -4,22 +4,21 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::any_map::AnyMap;
+use crate::patience::{AGAIN, Patience};
 use ardea_codec::Kept;
 use ardea_core::{
-    Clock, Delivery, Inbox, Instance, InstanceContext, Isolation, Key, Ordinal, Outbox, Processor,
-    RecordGuard, Result, Sink,
+    Clock, Delivery, Error, Inbox, Instance, InstanceContext, Isolation, Key, Ordinal, Outbox,
+    Processor, RecordGuard, Result, Sink,
 };
-use ardea_grid_net::GridMap;
-
-use crate::patience::{AGAIN, Patience};
 
 /// Gives the key of each record a value, as `entry` says: the materialised view of a stream of news.
 ///
 /// The last record of a key is the one that stays, so a record that comes again after a failure changes nothing in the end (idempotent). Records of a key must
-/// come over one instance: there is one, unless told otherwise. A part of the map that can't be written at the moment is waited for; a member that is full fails
-/// the job.
+/// come over one instance: there is one, unless told otherwise. A part of the map that can't be written at the moment is waited for; so is room in a
+/// [`ClusterMap`](crate::ClusterMap), and a member of a grid of one's own that is full fails the job.
 pub fn put<T, K, V>(
-    map: &GridMap<K, V>,
+    map: &impl AnyMap<K, V>,
     entry: impl Fn(&T) -> (K, V) + Send + Sync + 'static,
 ) -> Sink<T>
 where
@@ -35,7 +34,7 @@ where
 
 /// Removes the key of each record, as `key` says. Otherwise as [`put`].
 pub fn remove<T, K, V>(
-    map: &GridMap<K, V>,
+    map: &impl AnyMap<K, V>,
     key: impl Fn(&T) -> K + Send + Sync + 'static,
 ) -> Sink<T>
 where
@@ -48,7 +47,7 @@ where
 
 /// Gives the key of each record a value, or removes it, as `entry` says. Otherwise as [`put`].
 pub fn update<T, K, V>(
-    map: &GridMap<K, V>,
+    map: &impl AnyMap<K, V>,
     entry: impl Fn(&T) -> (K, Option<V>) + Send + Sync + 'static,
 ) -> Sink<T>
 where
@@ -63,7 +62,7 @@ where
             entry: Arc::clone(&entry),
             patience: Patience::default(),
             clock: Clock::system(),
-            record: PhantomData::<fn(T)>,
+            record: PhantomData::<fn(T) -> (K, V)>,
         }))
     };
     Sink::new(name, Arc::new(supply))
@@ -71,31 +70,20 @@ where
         .delivering(Delivery::Idempotent)
 }
 
-struct WriteP<T, K, V, F> {
-    map: GridMap<K, V>,
+struct WriteP<T, K, V, M, F> {
+    map: M,
     entry: Arc<F>,
     patience: Patience,
     clock: Clock,
-    record: PhantomData<fn(T)>,
+    record: PhantomData<fn(T) -> (K, V)>,
 }
 
-impl<T, K: Key + Kept, V: Kept, F> WriteP<T, K, V, F> {
-    /// Many at a time, and all before what comes next: so what comes later stays.
-    fn write(&self, last: HashMap<K, Option<V>>) -> Result<()> {
-        let puts = last
-            .iter()
-            .filter_map(|(key, value)| Some((key, value.as_ref()?)));
-        self.map.put_all(puts)?;
-        let removed = last.iter().filter(|(_, value)| value.is_none());
-        self.map.remove_all(removed.map(|(key, _)| key))
-    }
-}
-
-impl<T, K, V, F> Processor for WriteP<T, K, V, F>
+impl<T, K, V, M, F> Processor for WriteP<T, K, V, M, F>
 where
     T: Send + 'static,
     K: Key + Kept,
     V: Kept,
+    M: AnyMap<K, V>,
     F: Fn(&T) -> (K, Option<V>) + Send + Sync + 'static,
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
@@ -113,8 +101,9 @@ where
             guard.advance();
         }
         drop(guard);
-        let outcome = self.write(last);
-        match self.patience.judge(self.map.name(), outcome)? {
+        let outcome = self.map.write(&last);
+        let waits = |error: &Error| self.map.waits_for(error);
+        match self.patience.judge_by(waits, self.map.name(), outcome)? {
             Some(()) => rows.clear(),
             // They come again. What of them was written already is written once more.
             None => outbox.wake_at(self.clock.now().saturating_add(AGAIN)),

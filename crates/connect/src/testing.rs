@@ -62,7 +62,7 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 
@@ -156,6 +156,15 @@ impl<T: Send + 'static> Driven<T> {
         self.run_until(|driven| driven.records.len() >= count)
             .unwrap();
         self
+    }
+
+    /// Steps until the source finds nothing more to read for now.
+    pub fn until_quiet(&mut self) {
+        let mut quiet = 0;
+        while quiet < 4 {
+            let made = self.step().unwrap().made;
+            quiet = if made { 0 } else { quiet + 1 };
+        }
     }
 
     /// All that it remembers; what it has emitted counts as delivered.

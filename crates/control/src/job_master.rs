@@ -13,14 +13,17 @@
 //! * `record_keeper`: the stored record; `scheduler_desk`: calls under way;
 //! * `workers`: who runs what, and telling them; `peers`: who is where;
 //! * `lives`: the lives of a job with a guarantee, and how its program is followed by another;
-//! * `containers`: starting and restarting; `decisions`: what is written down, and commands.
+//! * `containers`: starting and restarting; `moving`: away from hosts that are drained; `returning`: changes of plans that are taken back;
+//! * `decisions`: what is written down, and commands.
 
 mod containers;
 mod decisions;
 mod interface;
 mod lives;
+mod moving;
 mod peers;
 mod record_keeper;
+mod returning;
 mod scheduler_desk;
 mod workers;
 
@@ -44,6 +47,7 @@ use crate::{
 };
 use containers::Container;
 use lives::Lives;
+pub use moving::Displaced;
 use peers::Peers;
 use record_keeper::RecordKeeper;
 use scheduler_desk::SchedulerDesk;
@@ -76,6 +80,10 @@ pub struct JobMaster {
     deciding: Option<CommandId>,
     /// The containers that a command had started again, and who is told when that is done.
     restarting: BTreeMap<ContainerId, CommandId>,
+    /// The containers that are to leave their hosts, as the scheduler has said last.
+    displaced: Vec<Displaced>,
+    /// Those of them of which it was told that there is no room elsewhere.
+    stuck: BTreeSet<ContainerId>,
     ending: Ending,
     impossible: Option<String>,
     /// Since when this master has waited for the first epoch of a program that has followed another.
@@ -126,6 +134,8 @@ impl JobMaster {
             commands: VecDeque::new(),
             deciding: None,
             restarting: BTreeMap::new(),
+            displaced: Vec::new(),
+            stuck: BTreeSet::new(),
             ending: Ending::No,
             impossible: None,
             proving_since: None,
@@ -212,12 +222,14 @@ impl JobMaster {
             MasterEvent::Scheduler(order, answer) => {
                 self.scheduler_answered(now, order, answer, &mut actions);
             }
+            MasterEvent::Displaced(displaced) => self.displaced(displaced, &mut actions),
             MasterEvent::Command(id, command) => self.take_command(id, command, &mut actions),
         }
         if self.ending == Ending::No && self.lives.is_some() {
             self.follow_plan(now, &mut actions);
             self.watch_life(now, &mut actions);
         }
+        self.gather(now, &mut actions);
         if self.ending != Ending::Over {
             self.decide(now, &mut actions);
             let request = self.keeper.ask(now);

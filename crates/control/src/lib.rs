@@ -83,8 +83,8 @@ pub use epochs::{
 };
 pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};
 pub use job_master::{
-    Command, CommandId, ContainerRequest, ContainerState, JobMaster, JobPhase, MasterAction,
-    MasterConfig, MasterEvent, Note, SchedulerAnswer, SchedulerCall, SchedulerTraits,
+    Command, CommandId, ContainerRequest, ContainerState, Displaced, JobMaster, JobPhase,
+    MasterAction, MasterConfig, MasterEvent, Note, SchedulerAnswer, SchedulerCall, SchedulerTraits,
 };
 pub use job_record::{Intent, JobRecord, Previous};
 pub use lease::{Lease, LeaseAction, LeaseConfig, LeaseEvent, LeaseRecord};

@@ -28,7 +28,8 @@ pub enum LifeEnd {
     Failed(String),
     /// The snapshot that it should begin from is damaged, or parts of it are missing.
     Unreadable(String),
-    /// The place of the snapshot that it should begin from can't be read at the moment. That is no failure of the job.
+    /// What it should begin from can't be had at the moment: the place of the snapshot can't be read, or somebody still holds a file. That
+    /// is no failure of the job.
     Away(String),
 }
 

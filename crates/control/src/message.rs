@@ -215,6 +215,9 @@ pub enum Run {
     Running,
     /// They have been told to stop reading for a while; what was read flows on.
     Paused,
+    /// In a life that goes on from a snapshot they read as soon as they have what they begin with, though others are still being
+    /// prepared: what is read waits where it is needed. So whoever is ready goes on while others still read what they remember.
+    Early,
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! From one packing plan to the next while the job runs: in which order instances start, routes switch and instances stop.
 //!
 //! ```text
+//! gather  the containers of the next plan are started, and nothing else is changed: it can be taken back
+//!   │     until each of them has a worker
 //! grow    what the next plan has, and the last had not, is started; what moves is stopped first where it was
 //!   │     until every instance of the next plan runs
 //! switch  records are routed by the next plan
@@ -15,13 +17,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ardea_packing::{ContainerId, InstanceId, PackingPlan, PlanChange};
+use ardea_packing::{ContainerId, InstanceId, Move, PackingPlan, PlanChange};
 
 use crate::PlanVersion;
 
 /// The stages of a change of plans, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
+    /// Starting containers, until each of the next plan has a worker. What runs stays where it is.
+    Gather,
     /// Starting what is new, until all of the next plan runs.
     Grow,
     /// Routing by the next plan, until everybody does.
@@ -33,6 +37,8 @@ pub enum Stage {
 /// What happens to a change of plans.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScalingEvent {
+    /// Every container of the next plan has a worker.
+    Gathered,
     /// Every worker does all that this stage asks of it.
     Settled,
     /// It is written down that the routes switch.
@@ -75,7 +81,10 @@ impl Scaling {
             last_version,
             next_version,
             change,
-            stage: if switched { Stage::Switch } else { Stage::Grow },
+            stage: match switched {
+                true => Stage::Switch,
+                false => Stage::Gather,
+            },
         }
     }
 
@@ -84,10 +93,15 @@ impl Scaling {
         self.stage
     }
 
+    /// The number of the plan that it leads to.
+    pub fn next(&self) -> PlanVersion {
+        self.next_version
+    }
+
     /// The plan by which records are routed in this stage.
     pub fn routes(&self) -> (PlanVersion, &Arc<PackingPlan>) {
         match self.stage {
-            Stage::Grow => (self.last_version, &self.last),
+            Stage::Gather | Stage::Grow => (self.last_version, &self.last),
             Stage::Switch | Stage::Shrink => (self.next_version, &self.next),
         }
     }
@@ -108,15 +122,34 @@ impl Scaling {
     /// Whether this container is there in this stage: one that the next plan has not is given back when everybody routes by that.
     pub fn has(&self, container: ContainerId) -> bool {
         let last = match self.stage {
-            Stage::Grow | Stage::Switch => self.last.container(container),
+            Stage::Gather | Stage::Grow | Stage::Switch => self.last.container(container),
             Stage::Shrink => None,
         };
         last.is_some() || self.next.container(container).is_some()
     }
 
-    /// Whether this container has to have a worker for the change to go on.
+    /// Whether this container has to have a worker, for the change to go on or for what runs.
     pub fn needs(&self, container: ContainerId) -> bool {
-        self.next.container(container).is_some()
+        self.next.container(container).is_some() || self.runs_before(container)
+    }
+
+    /// Whether the job lacks something while this container has no worker: not as long as one is just gathered for the next plan.
+    pub fn lacks(&self, container: ContainerId) -> bool {
+        match self.stage {
+            Stage::Gather => self.runs_before(container),
+            Stage::Grow | Stage::Switch | Stage::Shrink => self.needs(container),
+        }
+    }
+
+    /// Whether this container runs what it did by the last plan, as nothing has been changed yet.
+    fn runs_before(&self, container: ContainerId) -> bool {
+        self.stage == Stage::Gather && self.last.container(container).is_some()
+    }
+
+    /// The containers of the next plan.
+    pub fn next_containers(&self) -> impl Iterator<Item = ContainerId> + '_ {
+        let containers = self.next.containers().iter();
+        containers.map(|container| container.id)
     }
 
     /// What this container has to run in this stage. `may_run` says whether any process of a container may be running an instance,
@@ -127,6 +160,9 @@ impl Scaling {
         may_run: impl Fn(ContainerId, &InstanceId) -> bool,
         holds: impl Fn(ContainerId, &InstanceId) -> bool,
     ) -> Vec<InstanceId> {
+        if self.stage == Stage::Gather {
+            return self.as_before(container, may_run, holds);
+        }
         let next = self.next.container(container);
         let arriving = |id: &InstanceId| match self.change.moved.get(id) {
             // Not before it has stopped where it was; once it runs here it stays, whoever comes back.
@@ -144,10 +180,36 @@ impl Scaling {
             Stage::Switch => {
                 instances.extend(leaving.filter(|id| holds(container, id)).cloned());
             }
-            Stage::Shrink => {}
+            Stage::Gather | Stage::Shrink => {}
         }
         instances.sort_unstable();
         instances
+    }
+
+    /// What this container ran by the last plan, and what of the next one a master before this one has already had started here.
+    fn as_before(
+        &self,
+        container: ContainerId,
+        may_run: impl Fn(ContainerId, &InstanceId) -> bool,
+        holds: impl Fn(ContainerId, &InstanceId) -> bool,
+    ) -> Vec<InstanceId> {
+        let of = |plan: &PackingPlan| plan.container(container).map(|it| it.instances.clone());
+        let mut instances = of(&self.last).unwrap_or_default();
+        instances.retain(|id| match self.change.moved.get(id) {
+            Some(step) => !holds(step.to, id) && (holds(step.from, id) || !may_run(step.to, id)),
+            None => true,
+        });
+        let next = of(&self.next).unwrap_or_default().into_iter();
+        instances.extend(next.filter(|id| holds(container, id)));
+        instances.sort_unstable();
+        instances.dedup();
+        instances
+    }
+
+    /// Whether nothing has been changed yet, so that the change can be taken back.
+    pub fn can_be_taken_back(&self, may_run: impl Fn(ContainerId, &InstanceId) -> bool) -> bool {
+        let mut moved = self.change.moved.iter();
+        self.stage == Stage::Gather && !moved.any(|(id, step)| may_run(step.to, id))
     }
 
     /// The containers that instances move to.
@@ -155,19 +217,27 @@ impl Scaling {
         self.change.moved.values().map(|step| step.to).collect()
     }
 
-    /// Whether an instance waits until it has stopped where it was.
+    /// Whether containers are still gathered, or an instance waits until it has stopped where it was.
     pub fn is_waiting(
         &self,
         may_run: impl Fn(ContainerId, &InstanceId) -> bool,
         holds: impl Fn(ContainerId, &InstanceId) -> bool,
     ) -> bool {
         let mut moved = self.change.moved.iter();
-        moved.any(|(id, step)| may_run(step.from, id) && !holds(step.to, id))
+        let waits = |id, step: &Move| may_run(step.from, id) && !holds(step.to, id);
+        self.stage == Stage::Gather || moved.any(|(id, step)| waits(id, step))
     }
 
     /// Deals with an event.
     pub fn on(&mut self, event: ScalingEvent) -> ScalingAction {
         match (self.stage, event) {
+            (Stage::Gather, ScalingEvent::Gathered) => {
+                self.stage = Stage::Grow;
+                ScalingAction::Enter(Stage::Grow)
+            }
+            (Stage::Gather, ScalingEvent::Settled) | (_, ScalingEvent::Gathered) => {
+                ScalingAction::Enter(self.stage)
+            }
             (Stage::Grow, ScalingEvent::Settled) => ScalingAction::WriteSwitch,
             (Stage::Switch, ScalingEvent::Settled) => {
                 self.stage = Stage::Shrink;
@@ -211,10 +281,39 @@ mod tests {
         Scaling::new((PlanVersion(1), last), (PlanVersion(2), next), false)
     }
 
+    fn gathered(last: Arc<PackingPlan>, next: Arc<PackingPlan>) -> Scaling {
+        let mut scaling = scaling(last, next);
+        let enters = scaling.on(ScalingEvent::Gathered);
+        assert_eq!(enters, ScalingAction::Enter(Stage::Grow));
+        scaling
+    }
+
+    #[test]
+    fn nothing_is_changed_before_the_containers_are_there_but_what_has_moved_already_stays() {
+        let last = plan(2, &[(1, &[0, 1])]);
+        let scaling = scaling(last, plan(3, &[(1, &[0]), (2, &[1, 2])]));
+        let at = |holder| move |at, id: &InstanceId| at == holder && id.index == 1;
+        let nowhere = |_, _: &InstanceId| false;
+        let told = |may_run: &dyn Fn(ContainerId, &InstanceId) -> bool,
+                    holds: &dyn Fn(ContainerId, &InstanceId) -> bool| {
+            [ONE, TWO].map(|container| indices(scaling.instances(container, may_run, holds)))
+        };
+        assert_eq!(told(&at(ONE), &at(ONE)), [vec![0, 1], vec![]]);
+        assert_eq!(told(&nowhere, &nowhere), [vec![0, 1], vec![]]);
+        // A new master hears of the one before it what it can't know.
+        assert_eq!(told(&at(TWO), &nowhere), [vec![0], vec![]]);
+        assert_eq!(told(&at(TWO), &at(ONE)), [vec![0, 1], vec![]]);
+        assert_eq!(told(&at(TWO), &at(TWO)), [vec![0], vec![1]]);
+        assert!(scaling.needs(ONE) && scaling.needs(TWO));
+        assert!(scaling.lacks(ONE) && !scaling.lacks(TWO));
+        assert!(scaling.is_waiting(nowhere, nowhere));
+        assert!(scaling.can_be_taken_back(at(ONE)) && !scaling.can_be_taken_back(at(TWO)));
+    }
+
     #[test]
     fn routes_switch_when_all_runs_and_what_goes_is_stopped_after_that() {
         let last = plan(4, &[(1, &[0, 2]), (2, &[1, 3])]);
-        let mut scaling = scaling(last, plan(2, &[(1, &[0]), (2, &[1])]));
+        let mut scaling = gathered(last, plan(2, &[(1, &[0]), (2, &[1])]));
         let all = |_, _: &_| true;
         assert_eq!(indices(scaling.instances(ONE, all, all)), [0, 2]);
         assert_eq!(scaling.routes().0, PlanVersion(1));
@@ -238,7 +337,7 @@ mod tests {
     #[test]
     fn what_moves_is_started_when_it_has_stopped_where_it_was() {
         let last = plan(2, &[(1, &[0, 1])]);
-        let scaling = scaling(last, plan(2, &[(1, &[0]), (2, &[1])]));
+        let scaling = gathered(last, plan(2, &[(1, &[0]), (2, &[1])]));
         let held_at = |holder| move |at, _: &InstanceId| at == holder;
         assert_eq!(
             indices(scaling.instances(ONE, held_at(ONE), held_at(ONE))),
@@ -265,7 +364,7 @@ mod tests {
     #[test]
     fn a_container_that_is_given_back_stays_until_nobody_routes_to_it() {
         let last = plan(2, &[(1, &[0]), (2, &[1])]);
-        let mut scaling = scaling(last, plan(1, &[(1, &[0])]));
+        let mut scaling = gathered(last, plan(1, &[(1, &[0])]));
         assert_eq!(scaling.containers(), BTreeSet::from([ONE, TWO]));
         assert!(scaling.needs(ONE) && !scaling.needs(TWO));
         assert!(scaling.has(ONE) && scaling.has(TWO));

@@ -87,6 +87,10 @@ pub enum ErrorCode {
     SchedulerUnavailable,
     /// The job has no such container, or the container no such output.
     NoSuchContainer,
+    /// The cluster has no such host.
+    NoSuchHost,
+    /// The cluster has no such map, or the map no such key.
+    NoSuchEntry,
     /// The package store has no such package.
     PackageMissing,
     /// What came is not what was asked for: its digest or its content is wrong.
@@ -107,6 +111,8 @@ pub enum ErrorCode {
     SnapshotRefused,
     /// The place of a job's snapshots can't be read at the moment; it is waited for.
     SnapshotsAway,
+    /// What the job has to go on with is still in the hands of a process of an earlier life of it; that is waited for.
+    StillHeld,
     /// Whoever asks has no token, or a wrong one.
     Unauthorized,
     /// A request that the cluster's interface does not understand.
@@ -166,6 +172,8 @@ const ALL: &[ErrorCode] = &[
     ErrorCode::NoRoom,
     ErrorCode::SchedulerUnavailable,
     ErrorCode::NoSuchContainer,
+    ErrorCode::NoSuchHost,
+    ErrorCode::NoSuchEntry,
     ErrorCode::PackageMissing,
     ErrorCode::PackageCorrupt,
     ErrorCode::PackageStoreAway,
@@ -176,6 +184,7 @@ const ALL: &[ErrorCode] = &[
     ErrorCode::NoSuchSnapshot,
     ErrorCode::SnapshotRefused,
     ErrorCode::SnapshotsAway,
+    ErrorCode::StillHeld,
     ErrorCode::Unauthorized,
     ErrorCode::BadRequest,
     ErrorCode::BadAnswer,
@@ -234,6 +243,8 @@ impl ErrorCode {
             ErrorCode::NoRoom => "ARD-622",
             ErrorCode::SchedulerUnavailable => "ARD-623",
             ErrorCode::NoSuchContainer => "ARD-624",
+            ErrorCode::NoSuchHost => "ARD-625",
+            ErrorCode::NoSuchEntry => "ARD-626",
             ErrorCode::PackageMissing => "ARD-631",
             ErrorCode::PackageCorrupt => "ARD-632",
             ErrorCode::PackageStoreAway => "ARD-633",
@@ -244,6 +255,7 @@ impl ErrorCode {
             ErrorCode::NoSuchSnapshot => "ARD-646",
             ErrorCode::SnapshotRefused => "ARD-647",
             ErrorCode::SnapshotsAway => "ARD-648",
+            ErrorCode::StillHeld => "ARD-649",
             ErrorCode::Unauthorized => "ARD-650",
             ErrorCode::BadRequest => "ARD-651",
             ErrorCode::BadAnswer => "ARD-652",
@@ -271,7 +283,8 @@ impl ErrorCode {
             | ErrorCode::DiskFull
             | ErrorCode::BrokenBatch
             | ErrorCode::SnapshotDamaged
-            | ErrorCode::SnapshotsAway => Domain::External,
+            | ErrorCode::SnapshotsAway
+            | ErrorCode::StillHeld => Domain::External,
             ErrorCode::SnapshotRefused | ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }

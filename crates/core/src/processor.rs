@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::{
     Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, FileUse, Inbox, Instance, InstanceContext,
-    Ordinal, Outbox, Progress, RestoredState, Result, StateShape, Timestamp, Watermark,
+    Ordinal, Outbox, PartitionId, Progress, RestoredState, Result, StateShape, Timestamp,
+    Watermark,
 };
 
 /// The code of one instance of a vertex: reads an inbox, fills an outbox, never blocks.
@@ -23,8 +24,8 @@ use crate::{
 ///   cut, see below.
 /// * An error, or a panic, fails the whole job: vertex, instance and the record's position are named. `close` is still called.
 ///
-/// Order of the calls: `init`; of an instance that gets state back, `restore` and `on_restored`; then `process`, `on_watermark` and
-/// `on_epoch` as the input brings them, `on_edge_done` once an input; `complete` until done; `close`.
+/// Order of the calls: `init`; of an instance that gets state back, `restore` and `on_restored` (but see "Beginning early"); then
+/// `process`, `on_watermark` and `on_epoch` as the input brings them, `on_edge_done` once an input; `complete` until done; `close`.
 ///
 /// # State that survives
 ///
@@ -56,6 +57,14 @@ use crate::{
 ///   are written under keys that differ between the instances of the vertex. The watermark is not the processor's to keep: the one that
 ///   it had been told is told again by `on_watermark`. Nor is it that an input has ended: whatever wrote to it is restored as well, and
 ///   ends again, so `on_edge_done` comes once more; and no record comes of an input that waits for a more urgent one before that has.
+/// * **Beginning early.** Where the state of an instance is large, records would wait long until all of it is back. One whose state
+///   belongs to partitions, and that [says so](Self::begins_early), gets what has no partition first, and begins; then
+///   [`restore`](Self::restore) brings partition after partition, between any two calls of other callbacks, each of its own followed
+///   by [`on_partition_restored`](Self::on_partition_restored); and when all are back [`on_restored`](Self::on_restored) as ever.
+///   Until then it leaves a record whose partition is not back in the inbox, with all that come behind it, and
+///   [says](Self::take_wanted) which partitions it waits for: these come next. A watermark it is told as ever: it does what that means
+///   for the keys that are back, does the same for those of each partition that comes back later before any other record of them, and
+///   does not pass it on: it is told again when all are back. No epoch ends, no input does, and no cut is taken before that.
 /// * **What all instances have alike**, because it came to all, is written once: by the instance that owns the partition of its key, or by
 ///   the first, but under no partition, so that all get it back.
 /// * **Going on from memory.** A job that is arranged anew ends behind the end of an epoch, and begins again from there. An instance to
@@ -224,6 +233,25 @@ pub trait Processor: Send {
         Ok(Progress::DONE)
     }
 
+    /// Asked once behind `init`, of a step whose state can be read partition by partition: whether it begins before all of that is back.
+    /// From then on it has to do as is said [above](Self). About so many entries will come.
+    fn begins_early(&mut self, entries: u64) -> bool {
+        let _ = entries;
+        false
+    }
+
+    /// Of one that [begins early](Self::begins_early): all that was remembered of this partition, which may be nothing, is back.
+    fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
+        let _ = partition;
+        Ok(())
+    }
+
+    /// Of one that [begins early](Self::begins_early), after each `process`: appends the partitions that records wait for and that it
+    /// has not named before, the most urgent first.
+    fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {
+        let _ = wanted;
+    }
+
     /// The snapshot of `epoch` is durable: the job will never go back to before it. Called until done.
     ///
     /// Whoever makes output visible only when it can't be taken back does so here, for this epoch and all before it.
@@ -251,7 +279,8 @@ pub trait Processor: Send {
     fn close(&mut self) {}
 
     /// Gives up all that it remembers, as it is, for the instance that takes its place: comes after `close`, if at all, and only behind
-    /// the end of an epoch since which nothing has come. The default has nothing to give: then that one is restored from the snapshot.
+    /// the end of an epoch since which nothing has come; or at any moment, if that is of use to nobody, and only to be dropped where
+    /// nobody waits for it. The default has nothing to give: then that one is restored from the snapshot.
     ///
     /// For what is in memory alone, and large enough that reading it again would be felt. Files, connections and what the outside sees stay
     /// with who opened them.

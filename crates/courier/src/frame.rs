@@ -8,6 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::polled::write;
+
 /// How long the length is, in bytes.
 pub(crate) const LENGTH_BYTES: usize = 4;
 
@@ -27,10 +29,9 @@ impl Encoded {
     /// # Errors
     /// [`ErrorCode::LimitReached`] if it is 4 GiB or longer; [`ErrorCode::Internal`] if its type can't be serialised.
     pub fn new<M: Serialize + ?Sized>(message: &M) -> Result<Self> {
-        let bytes = postcard::to_extend(message, vec![0; LENGTH_BYTES]).map_err(|error| {
-            Error::new(ErrorCode::Internal, "a message can't be encoded").because(error)
-        })?;
-        Encoded::framed(bytes)
+        let mut bytes = Vec::new();
+        write(message, &mut bytes)?;
+        Ok(Encoded(bytes.into()))
     }
 
     /// Writes the length in front of a body that begins behind room for it.
@@ -114,13 +115,19 @@ impl Cutter {
         }
     }
 
+    /// What has come and was not given out.
+    pub(crate) fn into_rest(mut self) -> Vec<u8> {
+        self.buffer.drain(..self.given);
+        self.buffer
+    }
+
     fn announced(&self) -> Option<usize> {
         let length = self.buffer.first_chunk::<LENGTH_BYTES>()?;
         Some(u32::from_le_bytes(*length) as usize)
     }
 }
 
-fn too_long(length: usize, most: usize, peer: &str) -> Error {
+pub(crate) fn too_long(length: usize, most: usize, peer: &str) -> Error {
     Error::new(
         ErrorCode::BadMessage,
         format!("{peer} announces a message of {length} bytes, and {most} are allowed"),

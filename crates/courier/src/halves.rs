@@ -11,6 +11,7 @@ use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 
 use crate::frame::{Cutter, Encoded, cut_off, decode};
 use crate::greeting::Greeting;
+use crate::polled::{Apart, Messages};
 use crate::security::Stream;
 
 /// A connection between two processes that have greeted each other. When both halves are dropped it is closed.
@@ -56,6 +57,20 @@ impl Courier {
     /// The address at the other end, for messages to people.
     pub fn peer(&self) -> &str {
         &self.peer
+    }
+
+    /// The socket, for whoever polls it in a thread of its own instead of by tokio.
+    ///
+    /// # Errors
+    /// If the runtime doesn't let go of the socket.
+    pub fn apart(self) -> Result<Apart> {
+        let failed = |error| cut_off(&self.peer, error);
+        let (socket, tls) = self.receiver.stream.unsplit(self.sender.stream).apart();
+        Ok(Apart {
+            socket: socket.into_std().map_err(failed)?,
+            tls,
+            messages: Messages::behind(self.receiver.cutter, self.receiver.most_bytes, &self.peer),
+        })
     }
 
     /// Its halves, which may be used by different tasks.

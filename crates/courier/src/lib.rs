@@ -10,7 +10,8 @@
 //!   memory and patience a peer is given;
 //! * [`Greeting`]: who speaks, and what for;
 //! * [`connect`], [`Listener`]: the two ways to a [`Courier`];
-//! * [`Sender`], [`Receiver`]: its halves; [`Encoded`]: a message that goes to many, encoded once.
+//! * [`Sender`], [`Receiver`]: its halves; [`Encoded`]: a message that goes to many, encoded once;
+//! * [`Apart`], [`Messages`], [`write`]: the same for who polls sockets himself, where every microsecond counts.
 //!
 //! # On the wire
 //!
@@ -59,6 +60,7 @@ mod security;
 
 mod frame;
 mod greeting;
+mod polled;
 
 mod connect;
 mod halves;
@@ -69,6 +71,7 @@ pub use frame::Encoded;
 pub use greeting::{Greeting, VERSION};
 pub use halves::{Courier, Receiver, Sender};
 pub use listener::Listener;
+pub use polled::{Apart, Messages, write};
 pub use security::{Limits, Security};
 
 /// How long the runtime of a process of a cluster keeps a thread for calls that block (names that are looked up, files of the state) without one.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Token};
-use ardea_tls::Tls;
+use ardea_tls::{Tls, TlsStream, rustls};
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -150,10 +150,32 @@ impl fmt::Debug for Security {
     }
 }
 
-/// A two-way stream of bytes, whatever is below it.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+/// A two-way stream of bytes: a socket, or TLS over one.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
+    /// The socket, and TLS in the state in which it is.
+    fn apart(self: Box<Self>) -> (TcpStream, Option<rustls::Connection>);
+}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl Stream for TcpStream {
+    fn apart(self: Box<Self>) -> (TcpStream, Option<rustls::Connection>) {
+        (*self, None)
+    }
+}
+
+impl Stream for TlsStream<TcpStream> {
+    fn apart(self: Box<Self>) -> (TcpStream, Option<rustls::Connection>) {
+        match *self {
+            TlsStream::Client(stream) => {
+                let (socket, tls) = stream.into_inner();
+                (socket, Some(tls.into()))
+            }
+            TlsStream::Server(stream) => {
+                let (socket, tls) = stream.into_inner();
+                (socket, Some(tls.into()))
+            }
+        }
+    }
+}
 
 /// Refuses to listen where strangers can reach it, if members prove nothing.
 pub(crate) fn may_listen(security: &Security, at: &std::net::SocketAddr) -> Result<()> {

@@ -5,12 +5,16 @@ use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use ardea_core::{Epoch, Error, ErrorCode, Instance, Result, StateChunk, StateEntry, Waker};
+use ardea_core::{Epoch, Error, ErrorCode, PartitionId, Result, StateChunk, Waker};
 use ardea_engine::{CutRead, CutReader, CutSource, InstanceName};
-use ardea_snapshot::{Entries, PartitionRange, Place, Snapshot};
+use ardea_snapshot::{PartitionRange, Snapshot};
 
-/// How many bytes a chunk has, about, when it is handed over.
-const CHUNK_BYTES: usize = 64 << 10;
+use part::{Brings, Part, Subject, partitions};
+use plan::Plan;
+
+mod part;
+mod plan;
+
 /// How many chunks wait for an instance at most, for each part that is read at the same time.
 const MOST_WAITING: usize = 4;
 
@@ -24,7 +28,7 @@ pub struct StateReading {
     here: BTreeMap<String, u32>,
 }
 
-/// Parts that can be read on, and the threads that do so; the threads end when there is nothing left to read and nobody can ask for more.
+/// What can be read on, and the threads that do so; the threads end when there is nothing left to read and nobody can ask for more.
 struct Pool {
     state: Mutex<PoolState>,
     changed: Condvar,
@@ -34,35 +38,70 @@ struct Pool {
 
 #[derive(Default)]
 struct PoolState {
-    ready: VecDeque<(Arc<Shelf>, Part)>,
+    ready: VecDeque<(Arc<Shelf>, Work)>,
     is_over: bool,
     /// Readers that have not come to their end, and whether more may be opened.
     unread: usize,
     is_complete: bool,
 }
 
-/// A part of an instance's state that is being read.
-struct Part {
-    state: String,
-    entries: Entries,
+/// What a thread is to do next for an instance.
+enum Work {
+    /// Read on.
+    Part(Part),
+    /// Begin with the partitions that are next.
+    Next,
 }
 
 /// What was read for one instance, and not taken yet.
 struct Shelf {
+    of: Subject,
+    /// How many parts are read at the same time.
+    share: u32,
     state: Mutex<ShelfState>,
 }
 
 #[derive(Default)]
 struct ShelfState {
-    full: VecDeque<StateChunk>,
+    /// In the order in which it was read, with the numbers of the parts that it is of.
+    full: VecDeque<(u64, Read)>,
     empty: Vec<StateChunk>,
     /// Parts that wait for room.
     parked: Vec<Part>,
-    /// Parts that are not at their end, parked or not.
+    /// Parts that are not at their end, parked or not; by partition, those that are begun one after the other count as one.
     open: usize,
+    /// By partition: which are next.
+    plan: Option<Plan>,
+    /// How many parts have been begun so.
+    begun: u64,
+    /// How many chunks of parts of one number wait at most.
     most_waiting: usize,
     failed: Option<Error>,
     waker: Option<Waker>,
+}
+
+/// Something that was read.
+enum Read {
+    Entries(StateChunk),
+    Base,
+    Partitions(PartitionRange),
+}
+
+impl ShelfState {
+    /// What is to be taken next: of the part that was begun first, as somebody may wait for that.
+    fn take(&mut self) -> Option<Read> {
+        let numbers = self.full.iter().map(|(number, _)| *number).enumerate();
+        let (at, _) = numbers.min_by_key(|(_, number)| *number)?;
+        self.full.remove(at).map(|(_, read)| read)
+    }
+
+    /// Whether another chunk of this part has to wait until one is taken.
+    fn is_full_for(&self, part: &Part) -> bool {
+        let of_it = |(number, read): &&(u64, Read)| {
+            *number == part.number && matches!(read, Read::Entries(_))
+        };
+        self.full.iter().filter(of_it).count() >= self.most_waiting
+    }
 }
 
 /// What failed to be read of a snapshot, as [`SnapshotsAway`](ErrorCode::SnapshotsAway): its place is away or refuses, which says nothing
@@ -112,7 +151,7 @@ impl StateReading {
             }
         }
         Ok(Arc::new(StateReading {
-            snapshot,
+            snapshot: snapshot.read_in_pieces(),
             pool,
             threads: u32::try_from(threads).unwrap_or(u32::MAX).max(1),
             here,
@@ -123,24 +162,6 @@ impl StateReading {
     pub fn all_are_open(&self) {
         self.pool.lock().is_complete = true;
         self.pool.look_for_the_end();
-    }
-
-    fn parts(&self, vertex: &str, instance: Instance) -> Vec<Part> {
-        let own = PartitionRange::of_instance(instance.index, instance.parallelism);
-        let here = self.here.get(vertex).copied();
-        let ranges = own.split(share(self.threads, here.unwrap_or(instance.parallelism)));
-        let mut parts = Vec::new();
-        for state in self.snapshot.states(vertex) {
-            let mut add = |entries| {
-                let state = state.to_string();
-                parts.push(Part { state, entries });
-            };
-            add(self.snapshot.unpartitioned(vertex, state));
-            for range in &ranges {
-                add(self.snapshot.entries(vertex, state, *range));
-            }
-        }
-        parts
     }
 }
 
@@ -161,25 +182,19 @@ impl CutSource for StateReading {
     }
 
     fn open(&self, of: &InstanceName) -> Result<Box<dyn CutReader>> {
-        let parts = self.parts(&of.vertex, of.instance);
-        let state = ShelfState {
-            open: parts.len(),
-            most_waiting: MOST_WAITING * parts.len().min(self.threads as usize).max(1),
-            ..ShelfState::default()
+        let here = self.here.get(&*of.vertex).copied();
+        let shelf = Shelf {
+            of: Subject::new(&self.snapshot, &of.vertex, of.instance),
+            share: share(self.threads, here.unwrap_or(of.instance.parallelism)),
+            state: Mutex::default(),
         };
-        let shelf = Arc::new(Shelf {
-            state: Mutex::new(state),
-        });
-        let mut pool = self.pool.lock();
-        pool.unread += 1;
-        let parts = parts.into_iter();
-        pool.ready
-            .extend(parts.map(|part| (Arc::clone(&shelf), part)));
-        drop(pool);
-        self.pool.changed.notify_all();
+        self.pool.lock().unread += 1;
         Ok(Box::new(Reader {
-            shelf,
+            shelf: Arc::new(shelf),
             pool: Arc::clone(&self.pool),
+            threads: self.threads as usize,
+            back: VecDeque::new(),
+            has_begun: false,
             has_ended: false,
         }))
     }
@@ -189,21 +204,42 @@ impl CutSource for StateReading {
 struct Reader {
     shelf: Arc<Shelf>,
     pool: Arc<Pool>,
+    threads: usize,
+    /// Partitions of which all has been taken.
+    back: VecDeque<PartitionId>,
+    has_begun: bool,
     has_ended: bool,
 }
 
 impl CutReader for Reader {
     fn read(&mut self, into: &mut StateChunk, waker: &Waker) -> Result<CutRead> {
+        if !self.has_begun {
+            let parts = self.shelf.of.whole(self.shelf.share);
+            self.begin(parts, None);
+        }
+        if let Some(partition) = self.back.pop_front() {
+            return Ok(CutRead::Partition(partition));
+        }
         let mut shelf = self.shelf.lock();
         if let Some(error) = &shelf.failed {
             return Err(error.clone());
         }
-        if let Some(chunk) = shelf.full.pop_front() {
-            shelf.empty.push(mem::replace(into, chunk));
-            let parked = mem::take(&mut shelf.parked);
-            drop(shelf);
-            self.pool.go_on(&self.shelf, parked);
-            return Ok(CutRead::Entries);
+        match shelf.take() {
+            Some(Read::Entries(chunk)) => {
+                shelf.empty.push(mem::replace(into, chunk));
+                let parked = mem::take(&mut shelf.parked);
+                drop(shelf);
+                let parked = parked.into_iter().map(Work::Part);
+                self.pool.go_on(&self.shelf, parked);
+                return Ok(CutRead::Entries);
+            }
+            Some(Read::Base) => return Ok(CutRead::Base),
+            Some(Read::Partitions(range)) => {
+                drop(shelf);
+                self.back.extend(partitions(range));
+                return self.read(into, waker);
+            }
+            None => {}
         }
         if shelf.open > 0 {
             shelf.waker = Some(waker.clone());
@@ -213,9 +249,43 @@ impl CutReader for Reader {
         self.end();
         Ok(CutRead::End)
     }
+
+    fn entries_by_partition(&self) -> Option<u64> {
+        let of = &self.shelf.of;
+        let entries = of.snapshot.extent(&of.vertex, of.own).entries;
+        Some(entries).filter(|entries| *entries > 0)
+    }
+
+    fn go_by_partition(&mut self) {
+        let of = &self.shelf.of;
+        let extent = of.snapshot.extent(&of.vertex, of.own);
+        let (base, plan) = (of.base(), Plan::new(of.own, extent));
+        self.begin(vec![base], Some(plan));
+    }
+
+    fn hurry(&mut self, partitions: &[PartitionId]) {
+        if let Some(plan) = &mut self.shelf.lock().plan {
+            plan.hurry(partitions);
+        }
+    }
 }
 
 impl Reader {
+    fn begin(&mut self, parts: Vec<Part>, plan: Option<Plan>) {
+        self.has_begun = true;
+        let mut shelf = self.shelf.lock();
+        shelf.open = parts.len();
+        let at_once = match plan {
+            Some(_) => 1,
+            None => parts.len().min(self.threads),
+        };
+        shelf.most_waiting = MOST_WAITING * at_once.max(1);
+        shelf.plan = plan;
+        drop(shelf);
+        self.pool
+            .go_on(&self.shelf, parts.into_iter().map(Work::Part));
+    }
+
     fn end(&mut self) {
         if !mem::replace(&mut self.has_ended, true) {
             self.pool.lock().unread -= 1;
@@ -234,6 +304,74 @@ impl Shelf {
         shelf.failed.get_or_insert(error);
         shelf.parked.clear();
         wake(shelf);
+    }
+
+    /// The partitions that are next; none if all have been begun.
+    fn next_part(&self) -> Option<Part> {
+        let mut state = self.lock();
+        let has_failed = state.failed.is_some();
+        let plan = state.plan.as_mut().filter(|_| !has_failed);
+        let range = plan.and_then(Plan::next);
+        match range {
+            Some(range) => {
+                state.begun += 1;
+                let number = state.begun;
+                drop(state);
+                Some(self.of.partitions(range, number))
+            }
+            None => {
+                state.open -= 1;
+                wake(state);
+                None
+            }
+        }
+    }
+
+    /// Reads one chunk of a part; what is to be done next, if that can be done at once.
+    fn step(&self, mut part: Part) -> Vec<Work> {
+        let mut chunk = {
+            let mut state = self.lock();
+            if state.failed.is_some() {
+                return Vec::new();
+            }
+            if state.is_full_for(&part) {
+                state.parked.push(part);
+                return Vec::new();
+            }
+            state.empty.pop().unwrap_or_default()
+        };
+        chunk.clear();
+        let has_more = match part.fill(&mut chunk) {
+            Ok(has_more) => has_more,
+            Err(error) => {
+                self.fail(waited_for(error));
+                return Vec::new();
+            }
+        };
+        let mut state = self.lock();
+        match chunk.is_empty() {
+            true => state.empty.push(chunk),
+            false => state.full.push_back((part.number, Read::Entries(chunk))),
+        }
+        let next = match part.brings {
+            _ if has_more => vec![Work::Part(part)],
+            Brings::Nothing => {
+                state.open -= 1;
+                Vec::new()
+            }
+            Brings::Base => {
+                state.full.push_back((part.number, Read::Base));
+                state.open += self.share as usize - 1;
+                (0..self.share).map(|_| Work::Next).collect()
+            }
+            Brings::Partitions(range) => {
+                let read = Read::Partitions(range);
+                state.full.push_back((part.number, read));
+                vec![Work::Next]
+            }
+        };
+        wake(state);
+        next
     }
 }
 
@@ -269,20 +407,16 @@ impl Pool {
         }
     }
 
-    fn go_on(&self, shelf: &Arc<Shelf>, parts: Vec<Part>) {
-        if parts.is_empty() {
+    fn go_on(&self, shelf: &Arc<Shelf>, works: impl Iterator<Item = Work>) {
+        let mut works = works.map(|work| (Arc::clone(shelf), work)).peekable();
+        if works.peek().is_none() {
             return;
         }
-        let mut state = self.lock();
-        let parts = parts.into_iter();
-        state
-            .ready
-            .extend(parts.map(|part| (Arc::clone(shelf), part)));
-        drop(state);
+        self.lock().ready.extend(works);
         self.changed.notify_all();
     }
 
-    fn next(&self) -> Option<(Arc<Shelf>, Part)> {
+    fn next(&self) -> Option<(Arc<Shelf>, Work)> {
         let mut state = self.lock();
         loop {
             if state.is_over {
@@ -299,63 +433,16 @@ impl Pool {
     }
 
     fn work(&self) {
-        while let Some((shelf, part)) = self.next() {
-            if let Some(part) = step(&shelf, part) {
-                self.go_on(&shelf, vec![part]);
+        while let Some((shelf, work)) = self.next() {
+            let part = match work {
+                Work::Part(part) => Some(part),
+                Work::Next => shelf.next_part(),
+            };
+            if let Some(part) = part {
+                self.go_on(&shelf, shelf.step(part).into_iter());
             }
         }
     }
-}
-
-/// Reads one chunk of a part; the part, if it can be read on at once.
-fn step(shelf: &Shelf, mut part: Part) -> Option<Part> {
-    let mut chunk = {
-        let mut state = shelf.lock();
-        if state.failed.is_some() {
-            return None;
-        }
-        if state.full.len() >= state.most_waiting {
-            state.parked.push(part);
-            return None;
-        }
-        state.empty.pop().unwrap_or_default()
-    };
-    chunk.clear();
-    let has_more = match fill(&mut chunk, &mut part) {
-        Ok(has_more) => has_more,
-        Err(error) => {
-            shelf.fail(waited_for(error));
-            return None;
-        }
-    };
-    let mut state = shelf.lock();
-    match chunk.is_empty() {
-        true => state.empty.push(chunk),
-        false => state.full.push_back(chunk),
-    }
-    state.open -= usize::from(!has_more);
-    wake(state);
-    has_more.then_some(part)
-}
-
-/// Puts the next entries of a part into a chunk; whether there are more.
-fn fill(chunk: &mut StateChunk, part: &mut Part) -> Result<bool> {
-    while chunk.byte_len() < CHUNK_BYTES {
-        let Some(entry) = part.entries.next_entry()? else {
-            return Ok(false);
-        };
-        let partition = match entry.place {
-            Place::Partition(partition) => Some(partition),
-            Place::Instance(_) => None,
-        };
-        chunk.push(StateEntry {
-            state: &part.state,
-            partition,
-            key: entry.key,
-            value: Some(entry.value),
-        })?;
-    }
-    Ok(true)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Cut, Epoch, Error, Instance, Result, StateChunk, Waker};
+use ardea_core::{Cut, Epoch, Error, Instance, PartitionId, Result, StateChunk, Waker};
 
 use crate::Keepsakes;
 
@@ -107,6 +107,20 @@ pub trait CutReader: Send {
     /// # Errors
     /// Whatever keeps them from being read; fails the job.
     fn read(&mut self, into: &mut StateChunk, waker: &Waker) -> Result<CutRead>;
+
+    /// Asked before anything is read: about how many entries there are, if they can be read partition by partition.
+    fn entries_by_partition(&self) -> Option<u64> {
+        None
+    }
+
+    /// Before anything is read: from here on what has no partition comes first, and then [that it is there](CutRead::Base); behind
+    /// that whole partitions, each followed by [that it is](CutRead::Partition), all that the instance owns.
+    fn go_by_partition(&mut self) {}
+
+    /// These come before any others that are not on their way yet, in this order.
+    fn hurry(&mut self, partitions: &[PartitionId]) {
+        let _ = partitions;
+    }
 }
 
 /// What came of reading.
@@ -116,6 +130,10 @@ pub enum CutRead {
     Entries,
     /// None yet.
     NotYet,
+    /// All that has no partition has been read.
+    Base,
+    /// All entries of this partition have been read.
+    Partition(PartitionId),
     /// There is nothing more.
     End,
 }

@@ -12,15 +12,16 @@ use ardea_core::{
 
 use crate::input::{Event, InputSet};
 use crate::marks::MarkPace;
-use crate::panics::quietly;
 
 mod cutting;
 mod going_on;
 mod restoring;
+mod returning;
 mod told_before;
 
 pub(crate) use cutting::CutDesk;
 pub(crate) use restoring::Restoring;
+use returning::Returning;
 
 /// What comes of a request to drain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,6 +105,8 @@ pub(crate) struct Stage {
     cuts: Option<Box<CutDesk>>,
     /// Nothing has come since the cut of the latest epoch was taken: what the processor remembers is what is in that.
     is_at_cut: bool,
+    /// Present where it has begun before all of its state was back.
+    returning: Option<Box<Returning>>,
 }
 
 impl Stage {
@@ -140,6 +143,7 @@ impl Stage {
             marks: MarkPace::default(),
             cuts: None,
             is_at_cut: false,
+            returning: None,
         }
     }
 
@@ -395,6 +399,11 @@ impl Stage {
     }
 
     fn read(&mut self, feed: &mut Feed<'_>) -> Result<bool> {
+        if self.returning.is_some()
+            && let Some(moved) = self.go_on_returning()
+        {
+            return moved;
+        }
         if let Some(input) = self.waiting_input() {
             return self.process(input);
         }
@@ -441,6 +450,9 @@ impl Stage {
 
     fn accept(&mut self, event: Event) -> Result<bool> {
         // Taking an event is a move in itself: whoever sent it has room again.
+        let Some(event) = self.holds_until_back(event) else {
+            return Ok(true);
+        };
         match event {
             Event::Chunk(input, chunk) => {
                 self.context.metrics.count_in(chunk.len() as u64);
@@ -485,6 +497,9 @@ impl Stage {
         let before = inbox.len();
         self.batch = (inbox.position(), before);
         self.processor.process(input, inbox, &mut self.outbox)?;
+        if self.returning.is_some() {
+            self.hurry();
+        }
         Ok(self.inboxes[input.index()].len() != before || !self.outbox.is_empty())
     }
 
@@ -575,22 +590,5 @@ impl Stage {
             self.outbox.marker(Marker::Done);
         }
         Ok(progress.made | progress.done)
-    }
-
-    /// Drops the processor and all that waits in the boxes.
-    pub(crate) fn dismantle(self) {
-        let Stage {
-            processor,
-            inboxes,
-            outbox,
-            context,
-            ..
-        } = self;
-        quietly(|| drop(processor));
-        for inbox in inboxes {
-            quietly(|| drop(inbox));
-        }
-        quietly(|| drop(outbox));
-        quietly(|| drop(context));
     }
 }

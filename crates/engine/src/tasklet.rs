@@ -73,8 +73,10 @@ pub(crate) struct Tasklet {
     is_open: bool,
     /// Whether its stages take cuts.
     has_cuts: bool,
-    /// Whether its stages have got back what they remembered.
+    /// Whether its stages have got back what they remembered, or enough of it to begin.
     is_restored: bool,
+    /// Whether some have not got all of it.
+    is_returning: bool,
     /// Whether an input waits for a more urgent one; the job is told when that has ended.
     is_urgent: bool,
     was_cut_short: bool,
@@ -100,6 +102,7 @@ impl Tasklet {
             mailbox,
             has_cuts: stages.iter().any(Stage::has_cuts),
             is_restored: false,
+            is_returning: false,
             stages,
             is_urgent: inputs.is_urgent(),
             inputs: Some(inputs),
@@ -174,6 +177,9 @@ impl Tasklet {
             edge.flush();
             flushed &= edge.is_flushed();
         }
+        if self.is_returning {
+            (moved, now) = self.bring_back(moved, now)?;
+        }
         if self.has_cuts {
             // What was computed goes first.
             (moved, now) = self.tend_cuts(moved, now)?;
@@ -191,7 +197,7 @@ impl Tasklet {
         metrics.begin_rest(now, is_blocked);
         let poll = start.saturating_add(self.turns.idle_poll);
         let next_call = |stage: &Stage| {
-            let tends = stage.has_cut_work().then_some(poll);
+            let tends = (stage.has_cut_work() || stage.is_returning()).then_some(poll);
             stage.next_call(poll).into_iter().chain(tends).min()
         };
         Ok(SliceEnd::Rest {

@@ -126,9 +126,10 @@ pub use header::{FRAME_VERSION, FrameError, HEADER_BYTES, Header, Kind, MOST_PAY
 pub use ids::{EdgeNumber, InstanceNumber, JobNumber, StreamId, WorkerNumber};
 pub use link::{Link, LinkConfig, LinkCounts};
 pub use memory::{MemoryNetwork, MemoryTransport};
-pub use polling::{Polled, Poller, Sockets};
+pub use polling::{Polled, Poller, Readiness, Sockets};
 pub use port::{End, Port};
 pub use receiver::{EdgeReceiver, Received, ReceiverConfig};
 pub use sender::{EdgeSender, SenderConfig};
 pub use tcp::{TcpConfig, TcpTransport};
+pub use tls::TlsStream;
 pub use transport::{ByteStream, Connection, Listener, Transport};

@@ -125,6 +125,14 @@ impl Sockets {
         Ok(Polled { socket, ready })
     }
 
+    /// Polls a connection that somebody else has made, from now on, until it is dropped. It must not block.
+    ///
+    /// # Errors
+    /// If the operating system refuses.
+    pub fn adopt(&self, stream: std::net::TcpStream) -> io::Result<Polled<mio::net::TcpStream>> {
+        self.add(mio::net::TcpStream::from_std(stream))
+    }
+
     fn slots(&self) -> MutexGuard<'_, Vec<Weak<Ready>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,6 +162,18 @@ impl Ready {
     }
 }
 
+/// What is known of a polled socket, for who can't wait for polling to tell it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<Ready>);
+
+impl Readiness {
+    /// Whatever polling has told: the next read and the next write ask the operating system.
+    pub fn look(&self) {
+        self.0.readable.store(true, Ordering::Relaxed);
+        self.0.writable.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A socket that knows from polling when a system call would be in vain.
 #[derive(Debug)]
 pub struct Polled<S> {
@@ -162,6 +182,11 @@ pub struct Polled<S> {
 }
 
 impl<S> Polled<S> {
+    /// What is known of it.
+    pub fn readiness(&self) -> Readiness {
+        Readiness(Arc::clone(&self.ready))
+    }
+
     /// Whether it may be written, or has failed.
     pub(crate) fn is_writable(&self) -> bool {
         self.ready.writable.load(Ordering::Relaxed)

@@ -16,7 +16,7 @@ const MOST_IDLE_READS: usize = 1_000;
 
 /// A stream with TLS over it.
 #[derive(Debug)]
-pub(crate) struct TlsStream<S: ByteStream> {
+pub struct TlsStream<S: ByteStream> {
     below: S,
     tls: rustls::Connection,
     /// Encrypted bytes that wait for the stream below.
@@ -25,7 +25,7 @@ pub(crate) struct TlsStream<S: ByteStream> {
 
 impl<S: ByteStream> TlsStream<S> {
     /// Of the side that connects, or that was connected to.
-    pub(crate) fn new(below: S, tls: impl Into<rustls::Connection>) -> Self {
+    pub fn new(below: S, tls: impl Into<rustls::Connection>) -> Self {
         let mut tls = tls.into();
         tls.set_buffer_limit(Some(MOST_HELD_BYTES));
         TlsStream {

@@ -104,6 +104,13 @@ impl GridConfig {
         self
     }
 
+    /// When this member keeps so many bytes of [guests'](crate::Grid::guest_map) maps, it refuses to write more of these: they take no room of others, and others
+    /// take none of theirs. Otherwise as [`limit_bytes`](Self::limit_bytes).
+    pub fn limit_guest_bytes(mut self, limit: u64) -> Self {
+        self.node.guest_limit = limit;
+        self
+    }
+
     /// How many bytes a second this member takes to fill its copies: 100 MB, unless said otherwise.
     pub fn refill_rate(mut self, bytes_per_second: u64) -> Self {
         self.node.refill_rate = bytes_per_second;

@@ -1,253 +1,235 @@
-//! The thread that drives a member.
+//! Drives a member: takes what is asked and what others say, and has what follows done.
 //!
-//! It takes orders as they come, some hundred at a time, and sends what follows from all of them together: one letter a member.
+//! It takes all that is there, and sends what follows from all of it together. Whose thread does that, and when, is up to `helm`.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use ardea_core::{PartitionId, Waker};
-use ardea_grid::{
-    MapId, Member, MemberId, Node, NodeAction, NodeEvent, Operation, Outcome, Refusal, View, Word,
-};
+use ardea_exchange::Sockets;
+use ardea_grid::{Member, Node, NodeAction, NodeEvent, Outcome, Refusal, View, Word};
+use foldhash::fast::FixedState;
 
+use crate::asker::Asker;
 use crate::clock::Clock;
-use crate::ears::{Ear, Ears, Fresh};
+use crate::ears::{Ears, Fresh};
+use crate::line::{Letter, Line};
+use crate::orders::{Ask, Order};
 use crate::post::Post;
-use crate::room::Share;
+use crate::standing::Standing;
 
 /// How many orders are taken before what follows is sent.
-const AT_A_TIME: usize = 512;
+const ORDERS: usize = 512;
 
-/// What the driver is to do.
-pub(crate) enum Order {
-    /// Have that done, and tell who asks.
-    Ask(PartitionId, Operation, Asker),
-    /// A member has said that; it takes so much room until it is taken.
-    Heard(Member, Vec<Word>, Share),
-    /// That was not sent.
-    Unsent(Arc<str>, Vec<Word>),
-    /// Have that hear of a map, and say when it does.
-    Listen(MapId, Arc<dyn Ear>, Sender<()>),
-    /// Somebody is proven to be dead.
-    Dead(MemberId),
-    /// Go when all is elsewhere.
-    Leave,
-    /// Stop at once.
-    Stop,
-}
-
-/// Who waits for an outcome, and the room that the operation takes until then. Whoever is forgotten is told that nothing was done.
-pub(crate) struct Asker {
-    number: u64,
-    tell: Option<Sender<(u64, Outcome)>>,
-    waker: Option<Waker>,
-    _room: Share,
-}
-
-impl Asker {
-    /// Wants it to be told there, under this number.
-    pub fn new(number: u64, tell: Sender<(u64, Outcome)>, room: Share) -> Self {
-        Asker {
-            number,
-            tell: Some(tell),
-            waker: None,
-            _room: room,
-        }
-    }
-
-    /// Has it woken as well when it is told.
-    pub fn waking(mut self, waker: Waker) -> Self {
-        self.waker = Some(waker);
-        self
-    }
-
-    /// Nobody is told anything.
-    pub fn forgotten(mut self) {
-        self.tell = None;
-    }
-
-    fn told(mut self, outcome: Outcome) {
-        self.tell(outcome);
-    }
-
-    fn tell(&mut self, outcome: Outcome) {
-        if let Some(tell) = self.tell.take() {
-            // Whoever asked may have stopped waiting.
-            let _ = tell.send((self.number, outcome));
-            if let Some(waker) = &self.waker {
-                waker.wake();
-            }
-        }
-    }
-}
-
-impl Drop for Asker {
-    fn drop(&mut self) {
-        self.tell(Outcome::Refused(Refusal::CutOff));
-    }
-}
-
-/// What is known of a member, outside of its driver.
-#[derive(Debug, Default)]
-pub(crate) struct Standing {
-    seen: Mutex<Seen>,
-    changed: Condvar,
-    is_out: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Seen {
-    view: Option<Arc<View>>,
-    is_out: bool,
-    has_parted: bool,
-}
-
-impl Standing {
-    /// The view, if there is one.
-    pub fn view(&self) -> Option<Arc<View>> {
-        self.seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .view
-            .clone()
-    }
-
-    /// Whether the member belongs to the grid no more.
-    pub fn is_out(&self) -> bool {
-        self.is_out.load(Ordering::Relaxed)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Seen)) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut seen);
-        self.is_out.store(seen.is_out, Ordering::Relaxed);
-        self.changed.notify_all();
-    }
-
-    /// Waits until the view is as wanted, or the member is out; whether it is as wanted.
-    pub fn wait(&self, patience: Duration, is_it: impl Fn(Option<&View>, bool) -> bool) -> bool {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let goes_on = |seen: &mut Seen| !is_it(seen.view.as_deref(), seen.is_out) && !seen.is_out;
-        let (seen, _) = self
-            .changed
-            .wait_timeout_while(seen, patience, goes_on)
-            .unwrap_or_else(PoisonError::into_inner);
-        is_it(seen.view.as_deref(), seen.is_out)
-    }
-
-    /// Waits until those who stay need nothing more of this member, which has left.
-    pub fn wait_parted(&self, patience: Duration) {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self
-            .changed
-            .wait_timeout_while(seen, patience, |seen| !seen.has_parted);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-/// What is to be sent, and where. Members are few: looking through them is quicker than a hash of their names.
-#[derive(Default)]
-struct Letters(Vec<(Arc<str>, Vec<Word>)>);
-
-impl Letters {
-    fn add(&mut self, to: Arc<str>, word: Word) {
-        let is_it = |there: &Arc<str>| Arc::ptr_eq(there, &to) || *there == to;
-        match self.0.iter_mut().find(|(there, _)| is_it(there)) {
-            Some((_, words)) => words.push(word),
-            None => self.0.push((to, vec![word])),
-        }
-    }
-}
+/// How many letters of each connection are taken before what follows is sent.
+const LETTERS: usize = 8;
 
 /// Drives a member.
 pub(crate) struct Driver {
     pub node: Node,
     pub clock: Clock,
     pub orders: Receiver<Order>,
+    pub sockets: Sockets,
     pub post: Post,
     pub standing: Arc<Standing>,
     pub ears: Ears,
     pub fresh: Arc<Fresh>,
-    pub waiting: HashMap<u64, Asker>,
-    pub asked: u64,
+    hears: Vec<Hears>,
+    waiting: HashMap<u64, Asker, FixedState>,
+    asked: u64,
+    tick: Duration,
+    next_tick: Instant,
+    actions: Vec<NodeAction>,
+    is_stopped: bool,
+}
+
+/// A connection that somebody else has made, and who says that he speaks there.
+struct Hears {
+    line: Line,
+    from: Option<Member>,
+}
+
+/// What a turn has come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Turn {
+    /// Something was done.
+    pub is_busy: bool,
+    /// Some of what is there was left for the next turn, which is due at once.
+    pub is_cut: bool,
+    /// The member has been stopped: there is nothing more to drive.
+    pub is_over: bool,
+}
+
+/// What a driver is made of.
+pub(crate) struct Parts {
+    pub node: Node,
+    pub clock: Clock,
+    pub orders: Receiver<Order>,
+    pub sockets: Sockets,
+    pub post: Post,
+    pub standing: Arc<Standing>,
+    pub fresh: Arc<Fresh>,
 }
 
 impl Driver {
-    /// Until it is told to stop, or nobody can tell it anything any more.
-    pub fn run(mut self) {
-        let tick = (self.node.config().council.heartbeat / 4).max(Duration::from_millis(1));
-        let mut next_tick = Instant::now();
-        if let Some(view) = self.node.view().cloned() {
-            self.installed(view);
+    pub fn new(parts: Parts) -> Self {
+        let heartbeat = parts.node.config().council.heartbeat;
+        let driver = Driver {
+            node: parts.node,
+            clock: parts.clock,
+            orders: parts.orders,
+            sockets: parts.sockets,
+            post: parts.post,
+            standing: parts.standing,
+            ears: Ears::default(),
+            fresh: parts.fresh,
+            hears: Vec::new(),
+            waiting: HashMap::default(),
+            asked: 0,
+            tick: (heartbeat / 4).max(Duration::from_millis(1)),
+            next_tick: Instant::now(),
+            actions: Vec::new(),
+            is_stopped: false,
+        };
+        if let Some(view) = driver.node.view().cloned() {
+            driver.installed(view);
         }
-        let mut out = Letters::default();
-        loop {
-            let now = Instant::now();
-            if now >= next_tick {
-                next_tick = now + tick;
-                self.on(NodeEvent::Tick, &mut out);
-                for map in self.ears.forget() {
-                    self.on(NodeEvent::Unwatch(map), &mut out);
-                }
+        driver
+    }
+
+    /// When it is to be driven again if nothing happens.
+    pub fn next_tick(&self) -> Instant {
+        self.next_tick
+    }
+
+    /// Takes what is there, and sends what follows. With `looks` sockets are asked of which polling has told nothing.
+    pub fn turn(&mut self, looks: bool) -> Turn {
+        let now = Instant::now();
+        if now >= self.next_tick {
+            self.next_tick = now + self.tick;
+            self.take_event(NodeEvent::Tick);
+            for map in self.ears.forget() {
+                self.take_event(NodeEvent::Unwatch(map));
             }
-            let mut order = match self
-                .orders
-                .recv_timeout(next_tick.saturating_duration_since(now))
-            {
-                Ok(order) => Some(order),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return,
+            self.post.tidy(now);
+        }
+        let mut turn = Turn::default();
+        self.take_orders(now, &mut turn);
+        self.hear(looks, &mut turn);
+        self.node.follow(self.clock.now(), &mut self.actions);
+        self.carry_out(now);
+        if looks {
+            self.post.look();
+        }
+        turn.is_busy |= self.post.push(now);
+        turn.is_over = self.is_stopped;
+        turn
+    }
+
+    /// Takes the orders that wait.
+    fn take_orders(&mut self, now: Instant, turn: &mut Turn) {
+        for _ in 0..ORDERS {
+            let Ok(order) = self.orders.try_recv() else {
+                return;
             };
-            let mut taken = 0;
-            while let Some(next) = order.take() {
-                if let Order::Stop = next {
-                    return;
-                }
-                self.take(next, &mut out);
-                taken += 1;
-                if taken < AT_A_TIME {
-                    order = self.orders.try_recv().ok();
-                }
+            turn.is_busy = true;
+            self.take(now, order);
+        }
+        turn.is_cut = true;
+    }
+
+    /// Takes an order, behind those that wait. What follows of it is sent with the next [turn](Self::turn).
+    pub fn take_last(&mut self, order: Order) {
+        let now = Instant::now();
+        while let Ok(before) = self.orders.try_recv() {
+            self.take(now, before);
+        }
+        self.take(now, order);
+    }
+
+    fn take(&mut self, now: Instant, order: Order) {
+        match order {
+            Order::Ask(ask) => self.ask(*ask),
+            Order::AskAll(asks) => asks.into_iter().for_each(|ask| self.ask(ask)),
+            Order::Accepted(apart) => {
+                let line = Line::new(*apart, &self.sockets).ok();
+                let hears = line.map(|line| Hears { line, from: None });
+                self.hears.extend(hears);
             }
-            for (to, words) in out.0.drain(..) {
-                let unsent = self.post.send(&to, words);
+            Order::Connected(to, outcome) => {
+                let outcome = outcome.map(|apart| *apart);
+                let unsent = self.post.connected(now, &to, outcome);
                 self.refuse(&to, unsent);
             }
-        }
-    }
-
-    fn take(&mut self, order: Order, out: &mut Letters) {
-        match order {
-            Order::Ask(partition, operation, asker) => {
-                self.asked += 1;
-                let id = self.asked;
-                self.waiting.insert(id, asker);
-                self.on(NodeEvent::Ask(id, partition, operation), out);
-            }
-            Order::Heard(from, words, _room) => {
-                for word in words {
-                    self.on(NodeEvent::From(from.clone(), word), out);
-                }
-            }
-            Order::Unsent(to, words) => self.refuse(&to, words),
             Order::Listen(map, ear, ready) => {
                 self.ears.add(map, ear, ready);
-                self.on(NodeEvent::Watch(map), out);
+                self.take_event(NodeEvent::Watch(map));
             }
-            Order::Dead(member) => self.on(NodeEvent::Dead(member), out),
-            Order::Leave => self.on(NodeEvent::Leave, out),
-            Order::Stop => {}
+            Order::Dead(member) => self.take_event(NodeEvent::Dead(member)),
+            Order::Leave => self.take_event(NodeEvent::Leave),
+            Order::Stop => self.is_stopped = true,
         }
     }
 
-    fn on(&mut self, event: NodeEvent, out: &mut Letters) {
-        let now = self.clock.now();
-        for action in self.node.on(now, event) {
+    fn ask(&mut self, ask: Ask) {
+        self.asked += 1;
+        self.waiting.insert(self.asked, ask.asker);
+        self.take_event(NodeEvent::Ask(self.asked, ask.partition, ask.operation));
+    }
+
+    fn take_event(&mut self, event: NodeEvent) {
+        self.node.take(self.clock.now(), event);
+    }
+
+    /// Takes what others have said.
+    fn hear(&mut self, looks: bool, turn: &mut Turn) {
+        let mut hears = std::mem::take(&mut self.hears);
+        hears.retain_mut(|hears| {
+            if looks {
+                hears.line.look();
+            }
+            for _ in 0..LETTERS {
+                let Ok(letter) = hears.line.receive() else {
+                    return false;
+                };
+                turn.is_busy |= letter.is_some();
+                match (letter, &hears.from) {
+                    (None, _) => return true,
+                    (Some(Letter::From(member)), _) => hears.from = Some(member),
+                    (Some(Letter::Words(words)), Some(from)) => {
+                        self.hear_words(from, words);
+                    }
+                    (Some(Letter::Words(_)), None) => return false,
+                }
+            }
+            turn.is_cut = true;
+            true
+        });
+        self.hears = hears;
+    }
+
+    fn hear_words(&mut self, from: &Member, words: Vec<Word>) {
+        let come = self.clock.now();
+        for word in words {
+            // Only who serves needs to know the time exactly.
+            let now = match word {
+                Word::Request { .. } => self.clock.now(),
+                _ => come,
+            };
+            self.node.take(now, NodeEvent::From(from.clone(), word));
+        }
+    }
+
+    fn carry_out(&mut self, now: Instant) {
+        let mut actions = std::mem::take(&mut self.actions);
+        for action in actions.drain(..) {
             match action {
-                NodeAction::Tell(to, word) => out.add(to, word),
+                NodeAction::Tell(to, word) => {
+                    if let Some(unsent) = self.post.add(now, &to, word) {
+                        self.refuse(&to, vec![unsent]);
+                    }
+                }
                 NodeAction::Ended(id, outcome) => {
                     if let Some(asker) = self.waiting.remove(&id) {
                         asker.told(outcome);
@@ -264,6 +246,7 @@ impl Driver {
                 NodeAction::Parted => self.standing.change(|seen| seen.has_parted = true),
             }
         }
+        self.actions = actions;
     }
 
     fn installed(&self, view: Arc<View>) {
@@ -275,21 +258,13 @@ impl Driver {
     fn refuse(&mut self, to: &Arc<str>, unsent: Vec<Word>) {
         let view = self.node.view().cloned();
         let mut members = view.iter().flat_map(|view| &view.members);
-        let Some(member) = members.find(|member| member.endpoint == *to).cloned() else {
+        let Some(member) = members.find(|member| member.endpoint == *to) else {
             return;
         };
-        let now = self.clock.now();
         for word in unsent {
             if let Word::Request { number, .. } = word {
                 let refused = Word::Reply(number, Outcome::Refused(Refusal::NotPrimary));
-                // A refusal says nothing to others, so nothing is to be sent.
-                for action in self.node.on(now, NodeEvent::From(member.clone(), refused)) {
-                    if let NodeAction::Ended(id, outcome) = action
-                        && let Some(asker) = self.waiting.remove(&id)
-                    {
-                        asker.told(outcome);
-                    }
-                }
+                self.take_event(NodeEvent::From(member.clone(), refused));
             }
         }
     }

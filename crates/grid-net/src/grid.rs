@@ -1,35 +1,33 @@
 //! A member of a grid in this process.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, channel, sync_channel};
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ardea_codec::Kept;
 use ardea_core::{Error, ErrorCode, Key, Result};
 use ardea_courier::{Limits, Listener, Security};
+use ardea_exchange::Poller;
 use ardea_grid::{Member, MemberId, Node, Reader, View};
 use tokio::runtime::{Handle, Runtime};
 
 use crate::clock::Clock;
 use crate::config::{GridConfig, Named, fresh_member, host_name};
-use crate::driver::{Driver, Order, Standing};
-use crate::ears::{Ears, Fresh};
+use crate::driver::{Driver, Parts};
+use crate::ears::Fresh;
+use crate::helm::Helm;
 use crate::map::GridMap;
+use crate::orders::{Order, Orders};
+use crate::plain::Plain;
 use crate::post::{Post, listen};
 use crate::room::Room;
-
-/// How many orders may wait for the driver.
-const WAITING: usize = 16 << 10;
+use crate::standing::Standing;
 
 /// How many bytes of operations may be under way that this process asks for: who asks for more waits.
 const ASKED_BYTES: usize = 64 << 20;
-
-/// How many bytes of what other members say may wait for the driver: their connections wait then.
-const HEARD_BYTES: usize = 64 << 20;
 
 /// A connection on which nothing moves for a member's silence is broken off and made anew, but not for less than this.
 const STUCK: Duration = Duration::from_secs(1);
@@ -70,7 +68,7 @@ pub(crate) struct Inner {
     pub fresh: Arc<Fresh>,
     /// For how long an operation is tried.
     pub patience: Duration,
-    pub orders: SyncSender<Order>,
+    pub helm: Helm,
     pub reader: Reader,
     pub standing: Arc<Standing>,
 }
@@ -92,9 +90,12 @@ impl Grid {
         let seeds = config.seeds.join(", ");
         let handle = runtime.handle().clone();
         let runtime = Threads(Some(runtime));
-        let (inner, driver) = prepared(config, &handle)?;
+        let (inner, poller) = prepared(config, &handle)?;
         let thread = std::thread::Builder::new().name("grid".to_string());
-        let thread = thread.spawn(move || driver.run()).map_err(no_threads)?;
+        let driven = Arc::clone(&inner);
+        let thread = thread
+            .spawn(move || driven.helm.run(poller))
+            .map_err(no_threads)?;
         let grid = Grid {
             inner,
             thread: Some(thread),
@@ -148,17 +149,23 @@ impl Grid {
         GridMap::new(Arc::clone(&self.inner), name)
     }
 
+    /// A map of a guest, with keys and values as bytes: for whoever knows by other ways what they are. It is another one than the [map](Self::map) of
+    /// the same name, and has [its own room](GridConfig::limit_guest_bytes).
+    pub fn guest_map(&self, name: &str) -> GridMap<Plain, Plain> {
+        GridMap::of_guest(Arc::clone(&self.inner), name)
+    }
+
     /// Says that a member's process is proven to have ended, by the kernel or by whoever started it. Half of the members can then go on without the
     /// other half; without a proof only a majority can. Never to be guessed.
     pub fn tell_dead(&self, member: MemberId) {
-        let _ = self.inner.orders.send(Order::Dead(member));
+        let _ = self.inner.helm.order(Order::Dead(member));
     }
 
     /// Goes when everything that it keeps is kept by others; whether it came to that in time. The last member of a grid can't go. Returns when the others can
     /// do without this process.
     pub fn leave(mut self, patience: Duration) -> bool {
         let since = Instant::now();
-        let _ = self.inner.orders.send(Order::Leave);
+        let _ = self.inner.helm.order(Order::Leave);
         let has_left = self.inner.standing.wait(patience, |_, is_out| is_out);
         if has_left {
             // The others may have to hear from this one that it has left.
@@ -171,7 +178,7 @@ impl Grid {
 
     fn stop(&mut self) {
         // A driver that has ended needs no telling.
-        let _ = self.inner.orders.send(Order::Stop);
+        let _ = self.inner.helm.order(Order::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -209,8 +216,8 @@ fn bound(address: &str, security: &Security, runtime: &Handle) -> Result<Listene
     })?
 }
 
-/// A member that listens, and what drives it.
-fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Driver)> {
+/// A member that listens, and what its thread polls.
+fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Poller)> {
     let GridConfig {
         listen: address,
         host,
@@ -229,10 +236,17 @@ fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Driver)
     let endpoint = endpoint(&address, listener.address())?;
     let id = member.unwrap_or_else(fresh_member);
     let me = Member::new(id, host.unwrap_or_else(host_name), endpoint);
-    let (orders, waiting) = sync_channel(WAITING);
-    let letters = Room::new(HEARD_BYTES);
-    runtime.spawn(listen(listener, orders.clone(), letters));
-    let post = Post::new(me.clone(), security, runtime.clone(), orders.clone());
+    let poller = Poller::new()?;
+    let (orders, waiting) = Orders::new(poller.doorbell());
+    runtime.spawn(listen(listener, orders.clone()));
+    let sockets = poller.sockets().clone();
+    let post = Post::new(
+        me.clone(),
+        security,
+        runtime.clone(),
+        orders.clone(),
+        sockets.clone(),
+    );
     let functions = Arc::new(Named(functions));
     let clock = Clock::start();
     let wall = SystemTime::now()
@@ -246,28 +260,27 @@ fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Driver)
     };
     let fresh = Arc::new(Fresh::new(partitions));
     let standing = Arc::new(Standing::default());
+    let reader = node.reader();
+    let driver = Driver::new(Parts {
+        node,
+        clock,
+        orders: waiting,
+        sockets,
+        post,
+        standing: Arc::clone(&standing),
+        fresh: Arc::clone(&fresh),
+    });
     let inner = Inner {
         me,
         clock,
         room: Room::new(ASKED_BYTES),
-        fresh: Arc::clone(&fresh),
-        patience,
-        orders,
-        reader: node.reader(),
-        standing: Arc::clone(&standing),
-    };
-    let driver = Driver {
-        node,
-        clock,
-        orders: waiting,
-        post,
-        standing,
-        ears: Ears::default(),
         fresh,
-        waiting: HashMap::new(),
-        asked: 0,
+        patience,
+        helm: Helm::new(driver, orders),
+        reader,
+        standing,
     };
-    Ok((Arc::new(inner), driver))
+    Ok((Arc::new(inner), poller))
 }
 
 impl Drop for Grid {

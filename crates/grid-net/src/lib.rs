@@ -1,18 +1,19 @@
 //! Runs members of a grid in processes, and gives their maps to users.
 //!
-//! A [`Grid`] is one member: a thread that drives a [`Node`](ardea_grid::Node) of `ardea-grid`, and one for connections. A process may have several, of one grid or of
+//! A [`Grid`] is one member: a [`Node`](ardea_grid::Node) of `ardea-grid`, driven by a thread of its own and by those who ask, and a thread that makes connections. A process may have several, of one grid or of
 //! different ones. A [`GridMap`] is a map of it with keys and values of some types. What is promised is said by `ardea-grid`.
 //!
 //! In reading order:
 //!
 //! * [`GridConfig`], [`Grid`]: a member, and how it is started;
-//! * [`GridMap`]: what people use; [`MapReads`]: reading without waiting; [`MapListener`], [`MapEvent`]: hearing what happens to it; [`NearCache`]: reading here what others keep;
-//! * `driver`: the thread that drives a member, `ears`: who hears what happens, `room`: how much may wait for it, `clock`: its time; `post`, `mailbox`: what members say to each other
-//!   between processes.
+//! * [`GridMap`]: what people use; [`MapReads`]: reading without waiting; [`MapListener`], [`MapEvent`]: hearing what happens to it; [`NearCache`]: reading here what others keep; [`Plain`]: keys and values as bytes;
+//! * `driver`: drives a member, `helm`: in which thread, `orders`: what it is to do, `asker`: who waits for outcomes, `ears`: who hears what happens, `room`: how much may be under way,
+//!   `standing`: what is known of the member outside, `clock`: its time;
+//! * `post`, `mailbox`, `line`: what members say to each other between processes.
 //!
 //! # Invariants
 //!
-//! * A key is read in the caller's thread where its member is the primary; all else goes through the driver.
+//! * A key is read in the caller's thread where its member is the primary; all else goes through the driver. One thread drives at a time.
 //! * Whatever is lost between members is lost in the ways that a [`Node`](ardea_grid::Node) can live with: no word is trusted to arrive.
 //! * Members prove themselves as all processes of a cluster do (`ardea-courier`); without a secret they can be reached on their own machine only.
 //!
@@ -37,20 +38,29 @@
 mod clock;
 mod config;
 mod room;
+mod standing;
+
+mod asker;
+mod ears;
+
+mod line;
+mod mailbox;
+mod orders;
+mod post;
 
 mod driver;
-mod ears;
-mod mailbox;
-mod post;
+mod helm;
 
 mod grid;
 mod listener;
 mod map;
 mod near;
+mod plain;
 
 pub use ardea_grid::{MemberId, View};
 pub use config::{GridConfig, fresh_member};
 pub use grid::Grid;
 pub use listener::{MapEvent, MapListener};
-pub use map::{GridMap, MapReads, Read};
+pub use map::{GridMap, MapReads, Page, Read};
 pub use near::NearCache;
+pub use plain::Plain;

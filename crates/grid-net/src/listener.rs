@@ -11,9 +11,9 @@ use ardea_core::{Error, ErrorCode, Key, PartitionId, Result};
 use ardea_grid::Happened;
 use bytes::Bytes;
 
-use crate::driver::Standing;
 use crate::ears::Ear;
 use crate::map::Coder;
+use crate::standing::Standing;
 
 /// How many bytes may wait for whoever listens.
 const WAITING_BYTES: usize = 16 << 20;

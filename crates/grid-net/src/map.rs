@@ -1,6 +1,8 @@
 //! A map whose entries are kept by all members of a grid.
 
+mod amounts;
 mod asking;
+mod pen;
 mod reads;
 
 use std::cell::RefCell;
@@ -18,6 +20,7 @@ use crate::config::MOST_BYTES;
 use crate::grid::Inner;
 use crate::listener::{MapListener, Queue};
 use crate::near::{Forgets, Near, NearCache};
+use crate::plain::{AsTheyAre, Plain};
 
 pub use reads::{MapReads, Read};
 
@@ -45,6 +48,9 @@ pub struct GridMap<K, V> {
     near: Option<Arc<Near>>,
     types: PhantomData<fn(K, V)>,
 }
+
+/// Entries, and from where there may be more.
+pub type Page<K, V> = (Vec<(K, V)>, Option<u64>);
 
 /// From bytes to keys and values, and back.
 pub(crate) struct Coder<K, V> {
@@ -85,6 +91,16 @@ impl<K, V> Clone for GridMap<K, V> {
     }
 }
 
+impl GridMap<Plain, Plain> {
+    pub(crate) fn of_guest(inner: Arc<Inner>, name: &str) -> Self {
+        let coder = Coder {
+            keys: Arc::new(AsTheyAre),
+            values: Arc::new(AsTheyAre),
+        };
+        GridMap::with(inner, (name, MapId::of_guest(name)), coder)
+    }
+}
+
 impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     pub(crate) fn new(inner: Arc<Inner>, name: &str) -> Result<Self> {
         let (Some(keys), Some(values)) = (state_codec_of::<K>(), state_codec_of::<V>()) else {
@@ -94,15 +110,20 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             )
             .hint("use types that are not `Local`"));
         };
-        Ok(GridMap {
+        let id = MapId::named(name);
+        Ok(GridMap::with(inner, (name, id), Coder { keys, values }))
+    }
+
+    fn with(inner: Arc<Inner>, (name, id): (&str, MapId), coder: Coder<K, V>) -> Self {
+        GridMap {
             inner,
             name: name.into(),
-            id: MapId::named(name),
+            id,
             time_to_live: None,
-            coder: Coder { keys, values },
+            coder,
             near: None,
             types: PhantomData,
-        })
+        }
     }
 
     /// The same map, whose entries are gone so long after they were last put through it.
@@ -439,38 +460,6 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         outcome
     }
 
-    /// How many entries there are; those that have expired a short while ago may be counted.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn size(&self) -> Result<u64> {
-        let counts = self
-            .partitions()
-            .map(|partition| Ok((partition, Operation::Count(self.id))));
-        let mut sum = 0;
-        self.ask_each(counts, |_, answer| match answer {
-            Answer::Count(count) => {
-                sum += count;
-                Ok(())
-            }
-            other => Err(self.no_answer(&other)),
-        })?;
-        Ok(sum)
-    }
-
-    /// Removes all entries, partition by partition.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put); some may be gone.
-    pub fn clear(&self) -> Result<()> {
-        let clear = self
-            .partitions()
-            .map(|partition| Ok((partition, Operation::Clear(self.id))));
-        let outcome = self.ask_each(clear, |_, _| Ok(()));
-        self.wrote_all();
-        outcome
-    }
-
     /// Calls `take` with each entry, in no particular order, until it says no. What is there all the while is met once at least; what comes or goes
     /// meanwhile may be met or not.
     ///
@@ -519,6 +508,27 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         Ok(())
     }
 
+    /// Some entries of a partition, from a place on: zero at first, then what the page before has told, if it has told that there may be more. What is there all the while
+    /// is met once at least, in all pages together.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn page(&self, partition: PartitionId, from: u64) -> Result<Page<K, V>> {
+        let scan = Operation::Scan {
+            map: self.id,
+            from,
+            bytes: PAGE_BYTES,
+        };
+        let (entries, next) = match self.ask(partition, scan)? {
+            Answer::Page(entries, next) => (entries, next),
+            other => return Err(self.no_answer(&other)),
+        };
+        let entries = entries.into_iter();
+        let entries =
+            entries.map(|(key, value)| Ok((self.coder.key(&key)?, self.coder.value(&value)?)));
+        Ok((entries.collect::<Result<_>>()?, next))
+    }
+
     fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<K, V> {
         (0..ardea_core::PARTITION_COUNT).filter_map(PartitionId::from_index)
     }
@@ -557,8 +567,13 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     }
 
     fn put_operation(&self, key: &K, value: &V, when: When) -> Result<Operation> {
-        let (key, value) = (self.key(key)?, self.encoded(value)?);
-        self.check_fits(key.len() + value.len())?;
+        let (key, value) = pen::entry(|bytes| {
+            self.coder.keys.put(key, bytes)?;
+            let at = bytes.len();
+            self.coder.values.put(value, bytes)?;
+            self.check_fits(bytes.len())?;
+            Ok(at)
+        })?;
         Ok(Operation::Put {
             map: self.id,
             key,

@@ -1,174 +1,231 @@
 //! What members say to each other, between processes.
 //!
-//! A member has a connection to each other one that it speaks to, and hears on those that others have made. Words that can't be sent are lost, which the
-//! members can live with; only of requests it is told, so that they can be tried again at once.
+//! A member has a connection to each other one that it speaks to, and hears on those that others have made. Connections are made by tokio, and greeted; then whoever drives
+//! the member polls them. Words that can't be sent are lost, which the members can live with; only of requests it is told, so that they can be tried again at once.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ardea_core::Result;
-use ardea_courier::{Courier, Greeting, Listener, Security, connect};
+use ardea_courier::{Apart, Greeting, Listener, Security, connect};
+use ardea_exchange::Sockets;
 use ardea_grid::{Member, Word};
-use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
-use crate::driver::Order;
-use crate::mailbox::{Outgoing, Slot, mailbox, weight};
-use crate::room::Room;
+use crate::line::{Ended, Letter, Line};
+use crate::mailbox::Mailbox;
+use crate::orders::{Order, Orders};
 
 /// How long it is tried to connect.
 const CONNECTS_WITHIN: Duration = Duration::from_millis(500);
 
-/// How long after a failure nothing is tried; what is said meanwhile is lost.
+/// How long after a failure nothing is tried; what is said meanwhile waits.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// For how long a connection is kept that nothing goes over.
 const IDLE: Duration = Duration::from_secs(60);
-
-/// What goes over a connection: first who speaks, then what is said.
-#[derive(Serialize, Deserialize)]
-enum Letter {
-    From(Member),
-    Words(Vec<Word>),
-}
 
 /// Where words are handed in.
 pub(crate) struct Post {
     me: Member,
     security: Security,
     runtime: Handle,
-    orders: SyncSender<Order>,
-    boxes: HashMap<Arc<str>, Slot>,
+    orders: Orders,
+    sockets: Sockets,
+    /// Members are few: looking through them is quicker than a hash of their names.
+    ways: Vec<Way>,
+}
+
+/// The way to one member.
+struct Way {
+    to: Arc<str>,
+    waiting: Mailbox,
+    stage: Stage,
+    /// When something was last sent.
+    used: Instant,
+}
+
+enum Stage {
+    /// There is no connection, and none is made before then.
+    Apart(Instant),
+    Connecting,
+    Open(Box<Line>),
 }
 
 impl Post {
-    pub fn new(me: Member, security: Security, runtime: Handle, orders: SyncSender<Order>) -> Self {
+    pub fn new(
+        me: Member,
+        security: Security,
+        runtime: Handle,
+        orders: Orders,
+        sockets: Sockets,
+    ) -> Self {
         Post {
             me,
             security,
             runtime,
             orders,
-            boxes: HashMap::new(),
+            sockets,
+            ways: Vec::new(),
         }
     }
 
-    /// Sends words to whoever is there; which were not sent is told, if that matters.
-    pub fn send(&mut self, to: &Arc<str>, words: Vec<Word>) -> Vec<Word> {
-        if let Some(slot) = self.boxes.get(to).filter(|slot| !slot.is_closed()) {
-            return slot.put(words);
-        }
-        // Of members that are gone nothing is kept.
-        self.boxes.retain(|_, slot| !slot.is_closed());
-        let (slot, outgoing) = mailbox();
-        let unsent = slot.put(words);
-        self.boxes.insert(Arc::clone(to), slot);
-        let carrier = Carrier {
-            to: Arc::clone(to),
-            me: self.me.clone(),
-            security: self.security.clone(),
-            orders: self.orders.clone(),
+    /// Takes a word for whoever is there; it leaves with the next [`push`](Self::push). What doesn't fit is given back.
+    pub fn add(&mut self, now: Instant, to: &Arc<str>, word: Word) -> Option<Word> {
+        let is_it = |way: &Way| Arc::ptr_eq(&way.to, to) || way.to == *to;
+        let at = match self.ways.iter().position(is_it) {
+            Some(at) => at,
+            None => {
+                self.ways.push(Way {
+                    to: Arc::clone(to),
+                    waiting: Mailbox::default(),
+                    stage: Stage::Apart(now),
+                    used: now,
+                });
+                self.ways.len() - 1
+            }
         };
-        self.runtime.spawn(carrier.carry(outgoing));
+        self.ways[at].waiting.put(word)
+    }
+
+    /// Sends what goes without waiting; whether that was something.
+    pub fn push(&mut self, now: Instant) -> bool {
+        let mut has_moved = false;
+        for way in &mut self.ways {
+            match &mut way.stage {
+                Stage::Open(line) => match pushed(line, &mut way.waiting) {
+                    Ok(0) => {}
+                    Ok(_) => {
+                        way.used = now;
+                        has_moved = true;
+                    }
+                    // What was under way may have arrived or not: nobody knows.
+                    Err(Ended) => way.stage = Stage::Apart(now + PAUSE),
+                },
+                Stage::Apart(until) if now >= *until && !way.waiting.is_empty() => {
+                    way.stage = Stage::Connecting;
+                    let carrier = Carrier {
+                        to: Arc::clone(&way.to),
+                        me: self.me.clone(),
+                        security: self.security.clone(),
+                    };
+                    let orders = self.orders.clone();
+                    self.runtime.spawn(carrier.connect(orders));
+                }
+                Stage::Apart(_) | Stage::Connecting => {}
+            }
+        }
+        has_moved
+    }
+
+    /// That is what came of connecting. The words that waited for it in vain, if it failed.
+    pub fn connected(&mut self, now: Instant, to: &Arc<str>, outcome: Result<Apart>) -> Vec<Word> {
+        let Some(way) = self.ways.iter_mut().find(|way| way.to == *to) else {
+            return Vec::new();
+        };
+        let line = outcome.ok().and_then(|apart| {
+            let mut line = Line::new(apart, &self.sockets).ok()?;
+            line.write(&Letter::From(self.me.clone())).ok()?;
+            Some(line)
+        });
+        let mut unsent = Vec::new();
+        way.used = now;
+        way.stage = match line {
+            Some(line) => Stage::Open(Box::new(line)),
+            None => {
+                while !way.waiting.is_empty() {
+                    unsent.append(&mut way.waiting.take());
+                }
+                Stage::Apart(now + PAUSE)
+            }
+        };
         unsent
+    }
+
+    /// Ends connections that nothing goes over, and finds those that have ended. Of members that are gone nothing is kept.
+    pub fn tidy(&mut self, now: Instant) {
+        for way in &mut self.ways {
+            if let Stage::Open(line) = &mut way.stage {
+                // Nobody answers on it: only its end can come.
+                let is_over = loop {
+                    match line.receive() {
+                        Ok(Some(_)) => {}
+                        Ok(None) => break false,
+                        Err(Ended) => break true,
+                    }
+                };
+                if is_over || now >= way.used + IDLE {
+                    way.stage = Stage::Apart(now);
+                }
+            }
+        }
+        let is_kept = |way: &Way| match way.stage {
+            Stage::Apart(until) => now < until || !way.waiting.is_empty(),
+            Stage::Connecting | Stage::Open(_) => true,
+        };
+        self.ways.retain(is_kept);
+    }
+
+    /// Whatever polling has told, the operating system is asked the next time whether what waits can leave.
+    pub fn look(&self) {
+        for way in &self.ways {
+            if let Stage::Open(line) = &way.stage
+                && !line.is_empty()
+            {
+                line.look();
+            }
+        }
     }
 }
 
-/// Carries words to one place.
+/// Sends what goes without waiting; how many bytes.
+fn pushed(line: &mut Line, waiting: &mut Mailbox) -> Result<usize, Ended> {
+    let mut sum = 0;
+    loop {
+        while !line.is_full() && !waiting.is_empty() {
+            line.write(&Letter::Words(waiting.take()))
+                .map_err(|_| Ended)?;
+        }
+        if line.is_empty() {
+            return Ok(sum);
+        }
+        let sent = line.flush().map_err(|_| Ended)?;
+        sum += sent;
+        if sent == 0 {
+            return Ok(sum);
+        }
+    }
+}
+
+/// Makes a connection.
 struct Carrier {
     to: Arc<str>,
     me: Member,
     security: Security,
-    orders: SyncSender<Order>,
 }
 
 impl Carrier {
-    async fn carry(self, mut words: Outgoing) {
-        let mut way: Option<ardea_courier::Sender> = None;
-        loop {
-            let Ok(Some(batch)) = tokio::time::timeout(IDLE, words.next()).await else {
-                return;
-            };
-            if way.is_none() {
-                way = self.connected().await.ok();
-            }
-            let letter = Letter::Words(batch);
-            let is_sent = match &mut way {
-                Some(sender) => sender.send(&letter).await.is_ok(),
-                None => false,
-            };
-            if let (false, Letter::Words(batch)) = (is_sent, letter) {
-                // On a connection that broke some may have arrived: of those nobody knows.
-                if way.take().is_none() {
-                    self.give_back(batch);
-                }
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
-    }
-
-    async fn connected(&self) -> Result<ardea_courier::Sender> {
+    async fn connect(self, orders: Orders) {
         let greeting = Greeting::new(format!("member {} of a grid", self.me.id));
-        let courier = connect(&self.to, &greeting, &self.security, CONNECTS_WITHIN).await?;
-        let (mut sender, _) = courier.split();
-        sender.send(&Letter::From(self.me.clone())).await?;
-        Ok(sender)
-    }
-
-    fn give_back(&self, words: Vec<Word>) {
-        let requests: Vec<Word> = words
-            .into_iter()
-            .filter(|word| matches!(word, Word::Request { .. }))
-            .collect();
-        if !requests.is_empty() {
-            // If there is no room for it, they are answered when patience ends.
-            let _ = self
-                .orders
-                .try_send(Order::Unsent(Arc::clone(&self.to), requests));
-        }
+        let courier = connect(&self.to, &greeting, &self.security, CONNECTS_WITHIN).await;
+        let outcome = courier.and_then(|courier| courier.apart());
+        orders
+            .bring(Order::Connected(self.to, outcome.map(Box::new)))
+            .await;
     }
 }
 
-/// Hears whoever connects, until the listener is dropped. What all say has that much room until it is taken.
-pub(crate) async fn listen(mut listener: Listener, orders: SyncSender<Order>, room: Arc<Room>) {
+/// Takes whoever connects, until the listener is dropped.
+pub(crate) async fn listen(mut listener: Listener, orders: Orders) {
     loop {
-        match listener.accept().await {
-            Ok(courier) => {
-                tokio::spawn(hear(courier, orders.clone(), Arc::clone(&room)));
+        let accepted = listener.accept().await;
+        match accepted.and_then(|courier| courier.apart()) {
+            Ok(apart) => {
+                if !orders.bring(Order::Accepted(Box::new(apart))).await {
+                    return;
+                }
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
-        }
-    }
-}
-
-async fn hear(courier: Courier, orders: SyncSender<Order>, room: Arc<Room>) {
-    let (_keeps_open, mut receiver) = courier.split();
-    let mut from = None;
-    // A letter that can't be read is of another version: its sender has to be told by people.
-    while let Ok(Some(letter)) = receiver.receive::<Letter>().await {
-        match (letter, &from) {
-            (Letter::From(member), _) => from = Some(member),
-            (Letter::Words(words), Some(member)) => {
-                let bytes: usize = words.iter().map(weight).sum();
-                let share = loop {
-                    match room.try_take(bytes) {
-                        Some(share) => break share,
-                        // The connection waits, and so its other end.
-                        None => tokio::time::sleep(Duration::from_millis(1)).await,
-                    }
-                };
-                let mut order = Order::Heard(member.clone(), words, share);
-                loop {
-                    match orders.try_send(order) {
-                        Ok(()) => break,
-                        Err(TrySendError::Disconnected(_)) => return,
-                        Err(TrySendError::Full(again)) => order = again,
-                    }
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-            }
-            (Letter::Words(_), None) => return,
         }
     }
 }

@@ -3,14 +3,16 @@
 //! It is its [`Council`], a [`Replica`] for each partition, and a desk that finds out whom to ask. [`on`](Node::on) takes what happens and
 //! says what is to be done. The simulation drives it as any shell does.
 //!
-//! * `desk`: who asks; `seen`: what others have asked; `refill`: at which rate copies are filled; `reader`: reads from other threads; `watching`, `tellers`: hearing
-//!   what happens to a map, and telling it.
+//! * `config`: what it is set to; `desk`: who asks; `seen`: what others have asked; `refill`: at which rate copies are filled; `reader`: reads from other threads; `watching`, `tellers`: hearing
+//!   what happens to a map, and telling it; `touched`: of what others have still to hear.
 
+mod config;
 mod desk;
 mod reader;
 mod refill;
 mod seen;
 mod tellers;
+mod touched;
 mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,57 +23,23 @@ use std::time::Duration;
 use ardea_core::PartitionId;
 use serde::{Deserialize, Serialize};
 
+pub use config::NodeConfig;
 use desk::{Desk, Step};
 pub use reader::Reader;
 use reader::Shared;
 use refill::Refill;
 use seen::Seen;
 use tellers::Tellers;
+use touched::Touched;
 use watching::Watching;
 
-use crate::council::{Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord};
+use crate::council::{Council, CouncilAction, CouncilEvent, CouncilWord};
 use crate::operation::{MapId, Operation, Outcome, Refusal, Ticket};
-use crate::replica::{Functions, Quota, Replica, ReplicaAction, ReplicaConfig, ReplicaWord};
+use crate::replica::{Functions, Quota, Replica, ReplicaAction, ReplicaWord};
 use crate::succession::{Claim, PartitionNumber};
 use crate::tidings::{Happened, WatchWord};
 use crate::view::{View, ViewNumber};
 use crate::{Member, MemberId};
-
-/// What a member is set to.
-#[derive(Clone, Debug)]
-pub struct NodeConfig {
-    /// How views come about.
-    pub council: CouncilConfig,
-    /// How copies are kept.
-    pub replica: ReplicaConfig,
-    /// How many backups each partition has; decided by who founds the grid.
-    pub backups: usize,
-    /// How many partitions there are; the same for all members.
-    pub partitions: u32,
-    /// How many bytes a second a member takes to fill its copies.
-    pub refill_rate: u64,
-    /// How much all copies of a member may take together, in bytes.
-    pub limit: u64,
-    /// For how long an operation is tried.
-    pub patience: Duration,
-    /// After how long a refused one is tried again.
-    pub retry: Duration,
-}
-
-impl Default for NodeConfig {
-    fn default() -> Self {
-        NodeConfig {
-            council: CouncilConfig::default(),
-            replica: ReplicaConfig::default(),
-            backups: 1,
-            partitions: ardea_core::PARTITION_COUNT,
-            refill_rate: 100 << 20,
-            limit: u64::MAX,
-            patience: Duration::from_secs(10),
-            retry: Duration::from_millis(2),
-        }
-    }
-}
 
 /// What members say to each other. It may be lost, doubled or late.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -156,14 +124,17 @@ pub struct Node {
     departed: BTreeSet<MemberId>,
     tellers: Tellers,
     watching: Watching,
+    /// Whose copies have done something of which others have not heard yet.
+    touched: Touched,
     claims: BTreeMap<PartitionNumber, Vec<Claim>>,
     /// The claims are others than the council knows.
     has_claims: bool,
-    is_installing: bool,
     ticked: Option<Duration>,
     now: Duration,
     is_out: bool,
     actions: Vec<NodeAction>,
+    /// What a copy has said: empty, its memory kept.
+    said: Vec<ReplicaAction>,
 }
 
 impl Node {
@@ -189,7 +160,7 @@ impl Node {
     }
 
     fn of(council: Council, config: NodeConfig, functions: Arc<dyn Functions>) -> Self {
-        let quota = Arc::new(Quota::new(config.limit));
+        let quota = Arc::new(Quota::new(config.limit, config.guest_limit));
         let settings = Arc::new(config.replica);
         let me = council.me().id;
         let replica = |_| {
@@ -201,6 +172,7 @@ impl Node {
             desk: Desk::new(me, config.patience, config.retry),
             refill: Refill::new(config.refill_rate, config.replica.resend),
             council,
+            touched: Touched::new(config.partitions),
             config,
             quota,
             seen: BTreeMap::new(),
@@ -210,11 +182,11 @@ impl Node {
             watching: Watching::default(),
             claims: BTreeMap::new(),
             has_claims: false,
-            is_installing: false,
             ticked: None,
             now: Duration::ZERO,
             is_out: false,
             actions: Vec::new(),
+            said: Vec::new(),
         }
     }
 
@@ -271,34 +243,55 @@ impl Node {
 
     /// What follows from something that happened.
     pub fn on(&mut self, now: Duration, event: NodeEvent) -> Vec<NodeAction> {
+        let mut actions = Vec::new();
+        self.take(now, event);
+        self.follow(now, &mut actions);
+        actions
+    }
+
+    /// Takes something that happened. What follows is said by [`follow`](Self::follow), of all that was taken since together: so changes of a partition that
+    /// come together travel together, and are acknowledged together.
+    pub fn take(&mut self, now: Duration, event: NodeEvent) {
         self.now = now;
-        if !self.is_out {
-            match event {
-                NodeEvent::Tick => self.tick(now),
-                NodeEvent::From(from, word) => self.hear(now, from, word),
-                NodeEvent::Dead(member) => self.council(now, CouncilEvent::Dead(member)),
-                NodeEvent::Leave => self.council(now, CouncilEvent::Leave),
-                NodeEvent::Ask(number, partition, operation) => {
-                    let step = self.desk.ask(now, number, partition, operation);
-                    self.try_it(now, step);
-                }
-                NodeEvent::Watch(map) => self.watch(now, map, true),
-                NodeEvent::Unwatch(map) => self.watch(now, map, false),
-            }
-        } else {
-            match event {
-                NodeEvent::Ask(number, ..) => {
-                    let refused = Outcome::Refused(Refusal::CutOff);
-                    self.actions.push(NodeAction::Ended(number, refused));
-                }
-                NodeEvent::From(from, Word::Council(word)) => {
-                    self.council(now, CouncilEvent::From(from, word));
-                }
-                NodeEvent::Tick => self.council(now, CouncilEvent::Tick),
-                _ => {}
-            }
+        if self.is_out {
+            return self.take_outside(now, event);
         }
-        std::mem::take(&mut self.actions)
+        match event {
+            NodeEvent::Tick => self.tick(now),
+            NodeEvent::From(from, word) => self.hear(now, from, word),
+            NodeEvent::Dead(member) => self.council(now, CouncilEvent::Dead(member)),
+            NodeEvent::Leave => self.council(now, CouncilEvent::Leave),
+            NodeEvent::Ask(number, partition, operation) => {
+                let step = self.desk.ask(now, number, partition, operation);
+                self.try_it(now, step);
+            }
+            NodeEvent::Watch(map) => self.watch(now, map, true),
+            NodeEvent::Unwatch(map) => self.watch(now, map, false),
+        }
+    }
+
+    /// Takes something that happened to who belongs to the grid no more.
+    fn take_outside(&mut self, now: Duration, event: NodeEvent) {
+        match event {
+            NodeEvent::Ask(number, ..) => {
+                let refused = Outcome::Refused(Refusal::CutOff);
+                self.actions.push(NodeAction::Ended(number, refused));
+            }
+            NodeEvent::From(from, Word::Council(word)) => {
+                self.council(now, CouncilEvent::From(from, word));
+            }
+            NodeEvent::Tick => self.council(now, CouncilEvent::Tick),
+            _ => {}
+        }
+    }
+
+    /// What follows from all that was taken, behind what is there already.
+    pub fn follow(&mut self, now: Duration, actions: &mut Vec<NodeAction>) {
+        while let Some(partition) = self.touched.next() {
+            self.spread(now, partition);
+        }
+        self.tell_ended();
+        actions.append(&mut self.actions);
     }
 
     fn tick(&mut self, now: Duration) {
@@ -307,7 +300,11 @@ impl Node {
             return;
         }
         for partition in 0..self.config.partitions {
-            self.with(now, partition, |replica, out| replica.tick(now, out));
+            // Most members are no primary of most partitions: others have nothing to do with time.
+            let replica = self.shared.replica(partition);
+            if replica.is_some_and(|replica| replica.is_primary()) {
+                self.with(now, partition, |replica, out| replica.tick(now, out));
+            }
         }
         let since = self
             .ticked
@@ -318,7 +315,6 @@ impl Node {
         for step in self.desk.tick(now) {
             self.try_it(now, Some(step));
         }
-        self.tell_ended();
         self.forget_watchers(now);
         self.keep_watching(now);
     }
@@ -365,7 +361,6 @@ impl Node {
             }
             Word::Reply(number, outcome) => {
                 self.desk.ended(now, number, Some(from.id), outcome);
-                self.tell_ended();
             }
             Word::Watch(word) => self.hear_watch_word(now, from.id, word),
         }
@@ -384,7 +379,7 @@ impl Node {
         });
     }
 
-    /// Lets a copy do something, and sees to what follows.
+    /// Lets a copy do something. What others are to hear of it is seen to when all has been [taken](Self::follow) that has come.
     fn with(
         &mut self,
         now: Duration,
@@ -394,18 +389,29 @@ impl Node {
         let Some(mut replica) = self.shared.replica(partition) else {
             return;
         };
-        let mut out = Vec::new();
+        let mut out = std::mem::take(&mut self.said);
         act(&mut replica, &mut out);
-        replica.flush(now, &mut out);
-        let claims = replica.claims(partition);
         let noted = replica.take_noted();
         drop(replica);
+        self.touched.add(partition);
+        // Who watches hears of a change before who made it is answered.
         if !noted.is_empty() {
             self.tell_noted(partition, noted);
         }
-        for action in out {
-            self.carry_out(now, partition, action);
-        }
+        self.carry_out_all(now, partition, out);
+    }
+
+    /// Sees to it that others hear what a copy has done.
+    fn spread(&mut self, now: Duration, partition: PartitionNumber) {
+        let replica = self.shared.replica(partition);
+        let Some(mut replica) = replica.filter(|_| !self.is_out) else {
+            return;
+        };
+        let mut out = std::mem::take(&mut self.said);
+        replica.flush(now, &mut out);
+        let claims = replica.claims(partition);
+        drop(replica);
+        self.carry_out_all(now, partition, out);
         let is_known = match self.claims.get(&partition) {
             Some(before) => *before == claims,
             None => claims.is_empty(),
@@ -415,9 +421,22 @@ impl Node {
             self.claims.retain(|_, claims| !claims.is_empty());
             self.has_claims = true;
         }
-        if self.has_claims && !self.is_installing {
+        if self.has_claims && self.touched.is_empty() {
             self.claim(now);
         }
+    }
+
+    fn carry_out_all(
+        &mut self,
+        now: Duration,
+        partition: PartitionNumber,
+        mut out: Vec<ReplicaAction>,
+    ) {
+        for action in out.drain(..) {
+            self.carry_out(now, partition, action);
+        }
+        // Its memory is used again.
+        self.said = out;
     }
 
     fn claim(&mut self, now: Duration) {
@@ -431,7 +450,6 @@ impl Node {
             ReplicaAction::Tell(member, word) => self.tell(member, Word::Replica(partition, word)),
             ReplicaAction::Answer(ticket, outcome) if ticket.member == self.me().id => {
                 self.desk.ended(now, ticket.number, None, outcome);
-                self.tell_ended();
             }
             ReplicaAction::Answer(ticket, outcome) => {
                 self.tell(ticket.member, Word::Reply(ticket.number, outcome));
@@ -482,14 +500,13 @@ impl Node {
             None => {
                 let refused = Outcome::Refused(Refusal::CutOff);
                 self.desk.ended(now, number, None, refused);
-                self.tell_ended();
             }
         }
     }
 
     fn tell_ended(&mut self) {
         let may_act = self.may_act(self.now);
-        for (number, outcome) in self.desk.take_ended() {
+        for (number, outcome) in self.desk.ended.drain(..) {
             // Whoever is cut off finds nobody: that is what has to be told.
             let outcome = match outcome {
                 Outcome::Refused(refusal) if refusal.may_pass() && !may_act => {
@@ -518,7 +535,6 @@ impl Node {
     fn install(&mut self, now: Duration, view: &Arc<View>) {
         // What is asked of the copies meanwhile finds no lease: that of the view before counts no more.
         self.shared.set_lease(None);
-        self.is_installing = true;
         let members: BTreeSet<MemberId> = view.members.iter().map(|member| member.id).collect();
         let before = std::mem::replace(&mut self.members, members);
         self.departed.extend(before.difference(&self.members));
@@ -540,13 +556,7 @@ impl Node {
         self.refill
             .is_filling(filling.map(|(partition, _)| partition.index()).collect());
         self.desk.members_are(now, &self.members);
-        self.tell_ended();
         self.actions.push(NodeAction::Installed(Arc::clone(view)));
-        // What is claimed now may lead to another view at once: this one is through.
-        self.is_installing = false;
-        if self.has_claims {
-            self.claim(now);
-        }
     }
 
     /// It is a member no more.

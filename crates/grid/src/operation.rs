@@ -7,7 +7,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::MemberId;
 use crate::store::NEVER;
 
-/// A map of a grid: the hash of its name.
+/// What the maps of guests have in their numbers.
+const GUEST: u64 = 1 << 63;
+
+/// A map of a grid: the hash of its name. The maps of guests are told by its highest bit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MapId(pub u64);
@@ -15,7 +18,17 @@ pub struct MapId(pub u64);
 impl MapId {
     /// The map of this name.
     pub fn named(name: &str) -> Self {
-        MapId(xxh3_64(name.as_bytes()))
+        MapId(xxh3_64(name.as_bytes()) & !GUEST)
+    }
+
+    /// The map of a guest of this name: of all these together a member keeps [no more than it is told](crate::NodeConfig::guest_limit).
+    pub fn of_guest(name: &str) -> Self {
+        MapId(xxh3_64(name.as_bytes()) | GUEST)
+    }
+
+    /// Whether it is a guest's.
+    pub fn is_of_guest(self) -> bool {
+        self.0 & GUEST != 0
     }
 }
 
@@ -71,6 +84,8 @@ pub enum Operation {
     },
     /// How many entries there are in this partition. Answered with [`Answer::Count`].
     Count(MapId),
+    /// What the entries in this partition take, in bytes. Answered with [`Answer::Count`].
+    Measure(MapId),
     /// Some entries, from a place on. Answered with [`Answer::Page`].
     Scan {
         /// Of which map.
@@ -89,7 +104,10 @@ impl Operation {
     pub fn writes(&self) -> bool {
         !matches!(
             self,
-            Operation::Get { .. } | Operation::Count(_) | Operation::Scan { .. }
+            Operation::Get { .. }
+                | Operation::Count(_)
+                | Operation::Measure(_)
+                | Operation::Scan { .. }
         )
     }
 }

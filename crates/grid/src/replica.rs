@@ -74,34 +74,66 @@ impl Default for ReplicaConfig {
     }
 }
 
-/// How much the copies of a member may take together, and do.
+/// How much the copies of a member may take together, and do: the maps of guests, and all others. Neither takes the other's room.
 #[derive(Debug)]
 pub struct Quota {
+    own: Budget,
+    guests: Budget,
+}
+
+#[derive(Debug)]
+struct Budget {
     used: AtomicU64,
     limit: u64,
 }
 
+/// What a copy takes, in bytes.
+#[derive(Clone, Copy, Default, Debug)]
+struct Taken {
+    own: usize,
+    guests: usize,
+}
+
 impl Quota {
-    /// So many bytes may be used.
-    pub fn new(limit: u64) -> Self {
-        Quota {
+    /// So many bytes may be used, and so many more by guests.
+    pub fn new(limit: u64, guest_limit: u64) -> Self {
+        let budget = |limit| Budget {
             used: AtomicU64::new(0),
             limit,
+        };
+        Quota {
+            own: budget(limit),
+            guests: budget(guest_limit),
         }
     }
 
     /// What is used, in bytes.
     pub fn used(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
+        self.own.used().saturating_add(self.guests.used())
     }
 
-    /// Whether so many more fit; if not, why.
-    fn check(&self, more: usize) -> Result<(), Refusal> {
-        let (used, limit) = (self.used(), self.limit);
+    /// Whether so many more of a map fit; if not, why.
+    fn check(&self, map: MapId, more: usize) -> Result<(), Refusal> {
+        let budget = match map.is_of_guest() {
+            true => &self.guests,
+            false => &self.own,
+        };
+        let (used, limit) = (budget.used(), budget.limit);
         match used.saturating_add(more as u64) > limit {
             true => Err(Refusal::Full { used, limit }),
             false => Ok(()),
         }
+    }
+
+    fn changed(&self, before: Taken, after: Taken) {
+        self.own.changed(before.own, after.own);
+        self.guests.changed(before.guests, after.guests);
+    }
+}
+
+impl Budget {
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
     }
 
     fn changed(&self, before: usize, after: usize) {
@@ -164,7 +196,7 @@ pub struct Replica {
     record: Option<Arc<Record>>,
     shelf: Shelf,
     /// What the quota knows of.
-    accounted: usize,
+    accounted: Taken,
     /// Changes that not all copies are known to have, and those that can't be made yet.
     log: Log,
     /// The last change that was made.
@@ -194,7 +226,7 @@ impl Replica {
             functions,
             record: None,
             shelf: Shelf::default(),
-            accounted: 0,
+            accounted: Taken::default(),
             log: Log::default(),
             applied: 0,
             diary: Diary::default(),
@@ -291,9 +323,13 @@ impl Replica {
     }
 
     fn account(&mut self) {
-        let cost = self.shelf.cost();
-        self.quota.changed(self.accounted, cost);
-        self.accounted = cost;
+        let (all, guests) = (self.shelf.cost(), self.shelf.guest_cost());
+        let taken = Taken {
+            own: all - guests,
+            guests,
+        };
+        self.quota.changed(self.accounted, taken);
+        self.accounted = taken;
     }
 
     /// Another copy's primary says something, or a copy of this primary does.
@@ -342,6 +378,11 @@ impl Replica {
             self.settle(out);
             self.flush(now, out);
         }
+    }
+
+    /// Whether it is the primary, as it knows it.
+    pub fn is_primary(&self) -> bool {
+        matches!(self.role, Role::Primary(_))
     }
 
     /// Whether it would read and write, if its member may act.

@@ -97,6 +97,12 @@ impl Shelf {
         self.maps.iter().map(|(_, store)| store.cost()).sum()
     }
 
+    /// What of that is of guests.
+    pub fn guest_cost(&self) -> usize {
+        let guests = self.maps.iter().filter(|(map, _)| map.is_of_guest());
+        guests.map(|(_, store)| store.cost()).sum()
+    }
+
     /// Makes a change, the one of that number.
     pub fn apply(&mut self, change: &Change, number: u64) {
         self.touch(change.map(), number);

@@ -143,11 +143,16 @@ impl View {
 
     /// Whether every partition is where it should be, with all its backups.
     pub fn is_settled(&self) -> bool {
+        self.leaving.is_empty() && self.unsettled() == 0
+    }
+
+    /// How many partitions are not where they should be yet, with all their backups.
+    pub fn unsettled(&self) -> usize {
         let wanted = (self.backups + 1).min(self.members.len());
-        self.leaving.is_empty()
-            && self.records.iter().all(|record| {
-                record.whole.len() == wanted && record.filling.is_empty() && record.heir.is_none()
-            })
+        let is_settled = |record: &&Arc<Record>| {
+            record.whole.len() == wanted && record.filling.is_empty() && record.heir.is_none()
+        };
+        self.records.len() - self.records.iter().filter(is_settled).count()
     }
 
     /// Whether so many of these members can decide for all, given who is proven to be dead.

@@ -149,6 +149,39 @@ fn a_request_of_who_is_gone_that_comes_once_more_is_not_carried_out_again() {
 }
 
 #[test]
+fn changes_that_are_taken_together_travel_and_are_acknowledged_together() {
+    let mut harbour = Harbour::of(2);
+    let (partition, now) = (harbour.partition_of(1), harbour.now);
+    let told = |node: &mut Node| {
+        let mut actions = Vec::new();
+        node.follow(now, &mut actions);
+        actions
+    };
+    let one = harbour.nodes.get_mut(&1).unwrap();
+    for number in 1..=100 {
+        one.take(now, NodeEvent::Ask(number, partition, append("a")));
+    }
+    let changes = told(one);
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    let two = harbour.nodes.get_mut(&2).unwrap();
+    for action in changes {
+        if let NodeAction::Tell(_, word) = action {
+            two.take(now, NodeEvent::From(member(1), word));
+        }
+    }
+    let acknowledged = told(two);
+    assert_eq!(acknowledged.len(), 1, "{acknowledged:?}");
+    let one = harbour.nodes.get_mut(&1).unwrap();
+    for action in acknowledged {
+        if let NodeAction::Tell(_, word) = action {
+            one.take(now, NodeEvent::From(member(2), word));
+        }
+    }
+    let is_end = |action: &&NodeAction| matches!(action, NodeAction::Ended(..));
+    assert_eq!(told(one).iter().filter(is_end).count(), 100);
+}
+
+#[test]
 fn who_is_a_member_only_in_a_later_view_is_told_to_ask_again() {
     let mut harbour = Harbour::of(2);
     let partition = harbour.partition_of(1);

@@ -25,6 +25,7 @@ pub(crate) fn summary(view: &JobView) -> JobSummary {
         Phase::Recovering => reason.or_else(waits),
         _ => reason,
     };
+    let reason = reason.or_else(|| view.waits_for.clone());
     let workers = view.containers.iter().filter(|one| one.worker.is_some());
     let restarting = view.containers.iter();
     let restarting =

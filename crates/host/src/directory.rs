@@ -118,6 +118,7 @@ mod tests {
                 total: Resources::ZERO,
                 used: Resources::ZERO,
                 attributes: Default::default(),
+                holds: Vec::new(),
             };
             (name.to_string(), record)
         };

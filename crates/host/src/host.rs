@@ -242,6 +242,7 @@ fn sheltering(setup: &HostSetup, shelf: &GridShelf) -> HostShelterSetup {
         security: setup.security.clone(),
         host: setup.cluster.host.clone(),
         limit_bytes: setup.cluster.snapshot_bytes,
+        map_bytes: setup.cluster.map_bytes,
         backups: setup.cluster.snapshot_backups,
         shelf: shelf.clone(),
     }

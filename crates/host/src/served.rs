@@ -1,5 +1,7 @@
 //! What the REST interface of a host answers.
 
+mod hosts;
+mod maps;
 mod past_logs;
 mod savepoints;
 mod snapshots;
@@ -10,11 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ardea_api::{
-    Answer, Cluster, ClusterInfo, ClusterSettings, DOUBTFUL, HostView, HostedContainer,
-    JobDescription, JobSummary, KillQuery, LogQuery, LogStream, MetricsQuery, MetricsRange,
-    ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Plans, RangeQuery,
-    RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery, SnapshotsView,
-    StatesView, SubmitRequest, TopView, Unanswered, UpgradeRequest, no_such_container,
+    Answer, Cluster, ClusterInfo, ClusterSettings, DOUBTFUL, HostView, JobDescription, JobSummary,
+    KillQuery, LogQuery, LogStream, Maps, MetricsQuery, MetricsRange, ParallelismUpdate,
+    PastJobDescription, PastJobSummary, Pending, Plans, RangeQuery, RecoverRequest, SampleView,
+    SavepointRequest, SavepointView, SnapshotsQuery, SnapshotsView, StatesView, SubmitRequest,
+    TopView, Unanswered, UpgradeRequest, no_such_container,
 };
 use ardea_archive::{Archives, Promise};
 use ardea_control::Command;
@@ -23,11 +25,11 @@ use ardea_master::{
     JobDesk, JobView, Jobs as Led, MasterProcess, Standing, Undone, all_past_jobs, submit,
 };
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
-use ardea_scheduler::{HostRecord, Schedulers};
+use ardea_scheduler::{Drains, Schedulers};
 use ardea_shelter::GridShelf;
 use ardea_tls::Tls;
 
-use crate::directory::{API, Directory, PID, VERSION, host_at};
+use crate::directory::Directory;
 use crate::jobs::{Found, Jobs, submission_of};
 use crate::room::check_room;
 use crate::{HostSetup, described, logs, measured, remembered};
@@ -52,10 +54,13 @@ pub(crate) struct Served {
     saving: savepoints::Saving,
     /// Where snapshots are that are in no folder.
     shelf: GridShelf,
+    /// How many watch maps here.
+    watching: maps::Watching,
     /// What this machine has.
     machine: Resources,
     jobs: Jobs,
     directory: Directory,
+    drains: Drains,
     /// From when the host stands for jobs until it ends.
     master: Mutex<Option<Arc<MasterProcess>>>,
 }
@@ -76,6 +81,7 @@ impl Served {
             archives,
             saving: savepoints::Saving::default(),
             shelf,
+            watching: maps::Watching::default(),
             machine,
             jobs: Jobs {
                 own: setup.name.clone(),
@@ -88,6 +94,7 @@ impl Served {
                 tls,
             },
             directory: Directory(Arc::clone(&setup.state)),
+            drains: Drains::new(Arc::clone(&setup.state)),
             master: Mutex::new(None),
         })
     }
@@ -221,36 +228,6 @@ impl Served {
         led
     }
 
-    /// The containers of all jobs, each with the name of its host.
-    async fn hosted(
-        &self,
-        hosts: &[(String, HostRecord)],
-    ) -> Answer<Vec<(String, HostedContainer)>> {
-        let mut hosted = Vec::new();
-        for job in self.jobs.names().await? {
-            let Ok(description) = self.describe_wherever(&job).await else {
-                continue; // gone, or without a master
-            };
-            let leader = description
-                .master
-                .as_ref()
-                .map(|master| master.host.as_str());
-            for container in &description.containers {
-                let address = container.host.as_deref();
-                let Some(host) = address.and_then(|at| host_at(hosts, at, leader)) else {
-                    continue; // it runs nowhere yet
-                };
-                let one = HostedContainer {
-                    job: job.clone(),
-                    container: container.id.0,
-                    process: container.process.clone(),
-                };
-                hosted.push((host.to_string(), one));
-            }
-        }
-        Ok(hosted)
-    }
-
     /// A job's description, from the host that leads it.
     async fn describe_wherever(&self, job: &str) -> Answer<JobDescription> {
         match self.jobs.find(&*self.master()?, job).await? {
@@ -281,32 +258,20 @@ impl Cluster for Served {
         })
     }
 
+    fn maps(&self) -> &dyn Maps {
+        self
+    }
+
     fn hosts(&self) -> Pending<'_, Vec<HostView>> {
-        Box::pin(async {
-            let registered = self.directory.all().await?;
-            let hosted = self.hosted(&registered).await?;
-            let mut hosts = Vec::new();
-            for (name, record) in registered {
-                let known = |attribute: &str| record.attributes.get(attribute).cloned();
-                let api = known(API).unwrap_or_default();
-                let containers = hosted.iter().filter(|(host, _)| *host == name);
-                hosts.push(HostView {
-                    leads: self.led_by(&name, &api).await,
-                    containers: containers.map(|(_, one)| one.clone()).collect(),
-                    address: record.address.clone(),
-                    pid: known(PID).and_then(|pid| pid.parse().ok()).unwrap_or(0),
-                    version: known(VERSION).unwrap_or_default(),
-                    total: record.total,
-                    free: record
-                        .total
-                        .checked_sub(record.used)
-                        .unwrap_or(Resources::ZERO),
-                    name,
-                    api,
-                });
-            }
-            Ok(hosts)
-        })
+        Box::pin(self.all_hosts())
+    }
+
+    fn drain<'a>(&'a self, host: &'a str) -> Pending<'a, ()> {
+        Box::pin(self.drain_host(host))
+    }
+
+    fn undrain<'a>(&'a self, host: &'a str) -> Pending<'a, ()> {
+        Box::pin(self.undrain_host(host))
     }
 
     fn list(&self) -> Pending<'_, Vec<JobSummary>> {

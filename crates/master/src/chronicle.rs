@@ -146,7 +146,9 @@ impl Chronicle {
                 shorten(message);
                 count(&mut self.problems, instance.clone(), message.clone());
             }
-            Note::SchedulerFailed(why) => shorten(why),
+            Note::SchedulerFailed(why) | Note::WentBack(why) | Note::Stuck { why, .. } => {
+                shorten(why);
+            }
             _ => {}
         }
         self.happens(Happening::Noted(note));

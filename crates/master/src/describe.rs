@@ -48,6 +48,7 @@ impl Driver {
             plan: record.map_or(PlanVersion::default(), |record| record.plan_version),
             epochs: master.epochs().and_then(|epochs| self.lived.view(epochs)),
             upgrade: record.and_then(|record| record.upgrade.clone()),
+            waits_for: master.waits_for(),
             vertices: vertices
                 .iter()
                 .map(|vertex| VertexView {

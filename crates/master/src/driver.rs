@@ -265,10 +265,14 @@ impl Driver {
                     self.master(MasterEvent::Exited(ended));
                 }
             }
+            SchedulerEvent::Displaced(epoch, displaced) if Some(epoch) == current => {
+                self.master(MasterEvent::Displaced(displaced));
+            }
             // Of a mastership that is over.
             SchedulerEvent::Ready(..)
             | SchedulerEvent::NotReady(..)
-            | SchedulerEvent::Happened(..) => {}
+            | SchedulerEvent::Happened(..)
+            | SchedulerEvent::Displaced(..) => {}
         }
     }
 

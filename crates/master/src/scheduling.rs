@@ -3,13 +3,17 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use ardea_control::{MasterEpoch, Order, SchedulerAnswer, SchedulerCall, WorkerId};
+use ardea_control::{Displaced, MasterEpoch, Order, SchedulerAnswer, SchedulerCall, WorkerId};
 use ardea_scheduler::{ContainerEvent, ContainerEvents, JobScheduler, LaunchPlan, Schedulers};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 /// How long to wait before a scheduler that could not be started is started again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often it is asked which containers are to leave their hosts.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a call may take; stopping a container can take a while.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
@@ -25,6 +29,8 @@ pub(crate) enum SchedulerEvent {
     Answered(Order, SchedulerAnswer),
     /// Something has happened to a container.
     Happened(MasterEpoch, ContainerEvent),
+    /// These containers are to leave their hosts.
+    Displaced(MasterEpoch, Vec<Displaced>),
 }
 
 /// One mastership's scheduler. When it is dropped, nothing more is called; containers stay as they are.
@@ -69,6 +75,8 @@ impl Scheduling {
 
     /// It is there: makes the calls that have waited.
     pub(crate) fn ready(&mut self, scheduler: JobScheduler, heard: &[WorkerId]) {
+        let looking = look_for_displaced(self.epoch, scheduler.clone(), self.events.clone());
+        self.tasks.spawn(looking);
         self.scheduler = Some(scheduler);
         for (order, call) in std::mem::take(&mut self.waiting) {
             self.under_way.remove(&order);
@@ -135,6 +143,33 @@ async fn attend(
     };
     while let Some(event) = told.next().await {
         if events.send(SchedulerEvent::Happened(epoch, event)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells which containers are to leave their hosts, as long as there are some, and once when there are none any more.
+async fn look_for_displaced(
+    epoch: MasterEpoch,
+    scheduler: JobScheduler,
+    events: mpsc::UnboundedSender<SchedulerEvent>,
+) {
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_told = false;
+    loop {
+        looks.tick().await;
+        // One that can't be asked now can be asked later: nothing moves meanwhile.
+        let Ok(displaced) = scheduler.displaced().await else {
+            continue;
+        };
+        let was_told = std::mem::replace(&mut is_told, !displaced.is_empty());
+        let is_news = is_told || was_told;
+        if is_news
+            && events
+                .send(SchedulerEvent::Displaced(epoch, displaced))
+                .is_err()
+        {
             return;
         }
     }

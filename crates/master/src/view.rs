@@ -37,6 +37,9 @@ pub struct JobView {
     /// How far another program has followed its own, or it has followed another.
     #[serde(default)]
     pub upgrade: Option<Upgrade>,
+    /// What it waits for, if that does not come by itself: room for its containers.
+    #[serde(default)]
+    pub waits_for: Option<String>,
     /// Its vertices, with how many instances each has, in the order of the graph.
     pub vertices: Vec<VertexView>,
     /// Its containers, by number.
@@ -255,6 +258,26 @@ fn noted(f: &mut std::fmt::Formatter<'_>, note: &Note) -> std::fmt::Result {
         }
         Note::RestartAt(container, _) => write!(f, "container {container} will be started again"),
         Note::SchedulerFailed(why) => write!(f, "the scheduler failed: {why}"),
+        Note::Moves {
+            container,
+            host,
+            to,
+        } => write!(
+            f,
+            "host {host} is drained: container {to} takes the place of container {container}, on another"
+        ),
+        Note::Stuck {
+            container,
+            host,
+            why,
+        } => write!(
+            f,
+            "host {host} is drained, and container {container} has to stay there: {why}"
+        ),
+        Note::WentBack(why) => write!(
+            f,
+            "the job goes back to the plan that it has, as containers of the next one got no room: {why}"
+        ),
         Note::Problem(instance, message) => write!(f, "instance {instance} failed: {message}"),
         Note::Epochs(note) => write!(f, "{note}"),
     }

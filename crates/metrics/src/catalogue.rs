@@ -115,7 +115,7 @@ metrics! {
     LONGEST_SLICE = "ardea_longest_slice_seconds", Gauge, INSTANCE, Max, "the longest time so far without giving others their turn";
     QUEUE_FILL = "ardea_queue_fill_ratio", Gauge, INSTANCE, Max, "how full the fullest input queue is, from 0 to 1";
     WATERMARK = "ardea_watermark_seconds", Gauge, INSTANCE, Min, "how far event time has come, in seconds since 1970; not told before the first watermark and after the last";
-    WATERMARK_LAG = "ardea_watermark_lag_seconds", Gauge, INSTANCE, Max, "how far event time is behind the clock";
+    WATERMARK_LAG = "ardea_watermark_lag_seconds", Gauge, INSTANCE, Max, "how far event time is behind the clock, that is how old it is: large where old data is read, which is no fault";
     LATENCY = "ardea_latency_seconds", Histogram, INSTANCE, Sum, "time from a source to the instance, of marks that each source sends ten times a second and that wait in the same queues as records; of a sink, latency from end to end";
     LATENCY_QUANTILE = "ardea_latency_quantile_seconds", Gauge, QUANTILE, Max, "time from a source to the instance that this share of the marks which came since the last batch did not exceed";
     EPOCHS = "ardea_epochs_total", Counter, INSTANCE, Sum, "epochs ended";

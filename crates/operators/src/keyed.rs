@@ -1,11 +1,13 @@
 //! Operators that remember something for each key.
 
+mod away;
 mod changes;
 mod cold;
 mod cold_entry;
 mod context;
 mod cut_at_hand;
 mod cut_log;
+mod desk;
 mod distinct;
 mod kept;
 mod kept_timers;
@@ -32,6 +34,6 @@ pub(crate) use changes::Changes;
 pub(crate) use cold_entry::{Due, Dues};
 pub(crate) use cut_log::{CutAt, CutLog};
 pub(crate) use kept::{Rest, cut_short, put_part, put_time, twice, unless_kept, write_removed};
-pub(crate) use stamps::{Stamps, Touch};
+pub(crate) use stamps::{Stamps, Sweep, Touch};
 pub(crate) use states::{KeyedStates, PLACES_PER_CALL, STATE};
 pub(crate) use timers::TimerSet;

@@ -46,6 +46,8 @@ pub struct KeyIndex<K> {
     keys: Vec<K>,
     free: Vec<u32>,
     hasher: RandomState,
+    /// For how many keys there is to be room, once it is known where they go.
+    expected: usize,
 }
 
 impl<K> Default for KeyIndex<K> {
@@ -56,6 +58,7 @@ impl<K> Default for KeyIndex<K> {
             keys: Vec::new(),
             free: Vec::new(),
             hasher: RandomState::default(),
+            expected: 0,
         }
     }
 }
@@ -104,6 +107,13 @@ impl<K: Key> KeyIndex<K> {
         }
     }
 
+    /// Makes room for about so many keys more, if there is memory, so that the table does not have to be laid out anew as they come.
+    pub(crate) fn reserve(&mut self, keys: usize) {
+        // Without it, it grows as ever.
+        let _ = self.keys.try_reserve(keys);
+        self.expected = keys;
+    }
+
     /// Gives a slot to `key`, which must have none.
     ///
     /// # Panics
@@ -132,6 +142,10 @@ impl<K: Key> KeyIndex<K> {
         } else {
             let (keys, hasher) = (&self.keys, &self.hasher);
             let hash = |slot: &u32| hasher.hash_one(&keys[*slot as usize]);
+            let expected = std::mem::take(&mut self.expected);
+            if expected > 0 {
+                let _ = self.hashed.try_reserve(expected, hash);
+            }
             self.hashed.insert_unique(hash(&slot), slot, hash);
         }
         slot

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal,
-    Outbox, Processor, Progress, RecordGuard, RestoredEntry, RestoredState, Result, StateChunk,
-    StateShape, Timestamp, Watermark,
+    Outbox, PartitionId, Processor, Progress, RecordGuard, RestoredEntry, RestoredState, Result,
+    StateChunk, StateShape, Timestamp, Watermark,
 };
 
 use crate::keyed::{Due, Dues, KeptAs, KeyedStates, STATE, put_time, unless_kept};
@@ -185,7 +185,11 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
         } = self;
         let mut lane = self.outbox.lane::<(F::Key, F::Out)>(Ordinal::FIRST)?;
         let rows = self.inbox.rows::<I::Record>()?;
-        let count = rows.len().min(lane.room());
+        let mut count = rows.len().min(lane.room());
+        if keys.is_away() {
+            let ready = keys.ready(rows.values().iter().map(|record| feed.key(record)));
+            count = count.min(ready);
+        }
         let mut guard = RecordGuard::new();
         for (record, time) in rows.iter().take(count) {
             let key = feed.key(record);
@@ -252,7 +256,9 @@ impl<F: KeyedFold> Processor for RollingP<F> {
                 return Ok(Progress::MADE);
             }
         }
-        outbox.watermark(watermark);
+        if !self.keys.is_away() {
+            outbox.watermark(watermark);
+        }
         Ok(Progress::DONE)
     }
 
@@ -295,6 +301,24 @@ impl<F: KeyedFold> Processor for RollingP<F> {
             self.relieve()?;
         }
         Ok(())
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        self.keys.are_back();
+        Ok(Progress::DONE)
+    }
+
+    fn begins_early(&mut self, entries: u64) -> bool {
+        self.keys.begin_early(entries, self.kept.is_some())
+    }
+
+    fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
+        self.keys.come_back(partition);
+        Ok(())
+    }
+
+    fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {
+        self.keys.take_wanted(wanted);
     }
 
     fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {

@@ -13,7 +13,8 @@
 //! * `slider`: the machine that closes slices, with `frozen_slices` and the `running` aggregate (totals, or `two_stacks`
 //!   where the aggregate does not deduct);
 //! * `revisions`, `early`: results out of turn;
-//! * `kept_slices`, `told`: what survives, slices and how far time had come; `lag`: partitions that had come less far than others;
+//! * `kept_slices`, `told`: what survives, slices and how far time had come; slices in `packs`, which a `pack_ledger` keeps account of, and
+//!   from which `restored_slices` makes them again; `lag`: partitions that had come less far than others;
 //! * `slice_combine`: the first of two stages;
 //! * `sessions`, `session`: windows that end when a key has been silent for a while.
 
@@ -23,6 +24,9 @@ mod intake;
 mod kept_slices;
 mod lag;
 mod open_slices;
+mod pack_ledger;
+mod packs;
+mod restored_slices;
 mod result;
 mod revisions;
 mod running;

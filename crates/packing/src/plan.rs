@@ -1,6 +1,6 @@
 //! Packing plans: containers, the instances in each, and what each needs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ardea_core::Result;
 use serde::{Deserialize, Serialize};
@@ -161,6 +161,25 @@ impl PackingPlan {
             container.required = largest;
         }
         self
+    }
+
+    /// The plan with other containers in the place of these: the same instances, needs and attributes under numbers above all others; and what
+    /// each of these has become. One that the plan hasn't is passed over.
+    pub fn with_new_containers(
+        &self,
+        replaced: impl IntoIterator<Item = ContainerId>,
+    ) -> (PackingPlan, BTreeMap<ContainerId, ContainerId>) {
+        let highest = self.containers.iter().map(|container| container.id.0).max();
+        let there = |id: &ContainerId| self.container(*id).is_some();
+        let replaced: BTreeSet<ContainerId> = replaced.into_iter().filter(there).collect();
+        let fresh = (highest.unwrap_or(0)..u32::MAX).map(|below| ContainerId(below + 1));
+        let became: BTreeMap<_, _> = replaced.into_iter().zip(fresh).collect();
+        let mut next = self.clone();
+        for container in &mut next.containers {
+            container.id = became.get(&container.id).copied().unwrap_or(container.id);
+        }
+        next.containers.sort_by_key(|container| container.id);
+        (next, became)
     }
 
     /// The job's name.

@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use ardea_core::ErrorCode;
 use ardea_packing::conformance::{configs, demands};
 use ardea_packing::{
-    ContainerLimits, JobDemand, MilliCores, PackingConfig, PackingPlan, Padding, Refusal,
-    ResourceManagers, Resources, VertexDemand,
+    ContainerId, ContainerLimits, JobDemand, MilliCores, PackingConfig, PackingPlan, Padding,
+    Refusal, ResourceManagers, Resources, VertexDemand,
 };
 use proptest::prelude::*;
 
@@ -312,4 +312,31 @@ fn a_homogeneous_plan_gives_each_container_the_largest_size() {
     assert_eq!(plan.containers().len(), 2);
     let same = |c: &ardea_packing::ContainerPlan| c.required == resources(90, 9, 0);
     assert!(plan.containers().iter().all(same));
+}
+
+#[test]
+fn a_plan_with_new_containers_is_the_same_under_other_numbers() {
+    let demand = JobDemand::new("words").vertex(VertexDemand::new("v", 6, resources(9, 1, 0)));
+    let config = PackingConfig {
+        containers: NonZeroU32::new(3),
+        ..PackingConfig::default()
+    };
+    let plan = pack("round-robin", &demand, &config);
+    let plan = plan.with_attribute(ContainerId(2), "rack", "r1");
+    let (next, became) = plan.with_new_containers([2, 3, 7].map(ContainerId));
+    let became: Vec<_> = became.into_iter().map(|(id, to)| (id.0, to.0)).collect();
+    assert_eq!(became, [(2, 4), (3, 5)]);
+    assert_eq!(
+        plan.container(ContainerId(1)),
+        next.container(ContainerId(1))
+    );
+    for (id, to) in became {
+        let mut container = plan.container(ContainerId(id)).unwrap().clone();
+        container.id = ContainerId(to);
+        assert_eq!(next.container(ContainerId(to)), Some(&container));
+    }
+    // What is checked when a plan is read holds of it.
+    let json = serde_json::to_string(&next).unwrap();
+    assert_eq!(serde_json::from_str::<PackingPlan>(&json).unwrap(), next);
+    assert!(plan.change_to(&next).started.is_empty());
 }

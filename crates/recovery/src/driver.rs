@@ -429,7 +429,9 @@ impl<'a> Driver<'a> {
         }
         let reason = error.to_string();
         let event = match error.code() {
-            ErrorCode::SnapshotsAway => EpochsEvent::Away { generation, reason },
+            ErrorCode::SnapshotsAway | ErrorCode::StillHeld => {
+                EpochsEvent::Away { generation, reason }
+            }
             _ if failure::is_of_snapshot(&error) => EpochsEvent::Unreadable { generation, reason },
             _ => EpochsEvent::NotBegun { generation, reason },
         };

@@ -408,6 +408,9 @@ fn record_in(folder: &Arc<dyn Folder>) -> Result<KeptRecord> {
     record?.ok_or_else(|| {
         let what = format!("no job is kept in {}", folder.place());
         Error::new(ErrorCode::NoSuchSnapshot, what)
-            .hint("name the folder that the job was given as snapshots.folder")
+            .hint(
+                "name the folder that the job was given as snapshots.folder; a job of a cluster whose name is also a folder's here is \
+                 named together with --cluster",
+            )
     })
 }

@@ -58,7 +58,7 @@ pub enum Notice {
         /// What is wrong with it.
         why: String,
     },
-    /// What the job goes on from can't be read at the moment; it waits until it can.
+    /// What the job goes on from can't be had at the moment; it waits until it can.
     Waiting {
         /// Why.
         why: String,

@@ -6,10 +6,15 @@
 //! are placed elsewhere when the job's master wants them started again. It doesn't as long as it hears their workers: then only the host's
 //! process is away, or can't reach the state manager. When such a host comes back, what was started elsewhere meanwhile is stopped there:
 //! of two lives of a container the later one counts.
+//!
+//! A host that is drained ([`Drains`]) gets no container, and the job's master is told which of its containers are there: it has others
+//! take their place. One that is started again goes elsewhere if there is room.
 
 mod board;
 mod calls;
+mod drains;
 mod job;
+mod leaving;
 mod link;
 mod message;
 mod placement;
@@ -27,7 +32,9 @@ use ardea_state_manager::StateManager;
 
 use crate::{ContainerEvents, LaunchPlan, Pending, Scheduler, SchedulerKind};
 
-pub use record::HostRecord;
+pub use drains::Drains;
+pub use leaving::check_room_elsewhere;
+pub use record::{HeldContainer, HostRecord};
 pub use server::{HostIdentity, RunnerServer};
 
 /// All containers on the hosts that have registered in a state manager.

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ardea_control::{ContainerRequest, Order, SchedulerTraits, WorkerId};
+use ardea_control::{ContainerRequest, Displaced, Order, SchedulerTraits, WorkerId};
 use ardea_core::Result;
 use ardea_packing::ContainerId;
 
@@ -70,6 +70,12 @@ pub trait Scheduler: Send + Sync + fmt::Debug {
     /// or leaves that to a framework, need not listen.
     fn heard(&self, workers: &[WorkerId]) {
         let _ = workers;
+    }
+
+    /// The containers that are to leave their hosts, and which of them can: asked every second, so that it may not cost much when there is
+    /// none. There never is for a scheduler whose framework takes care of that, or that has one host.
+    fn displaced(&self) -> Pending<'_, Vec<Displaced>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     /// The containers that run.

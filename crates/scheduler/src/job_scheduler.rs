@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ardea_control::{
-    ContainerRequest, Order, SchedulerAnswer, SchedulerCall, SchedulerTraits, WorkerId,
+    ContainerRequest, Displaced, Order, SchedulerAnswer, SchedulerCall, SchedulerTraits, WorkerId,
 };
 use ardea_core::Result;
 use ardea_packing::{ContainerId, Resources};
@@ -59,6 +59,15 @@ impl JobScheduler {
             true => self.scheduler.on_schedule(order, requests).await,
             false => self.scheduler.on_update(order, requests).await,
         }
+    }
+
+    /// The containers that are to leave their hosts, see [`Scheduler::displaced`].
+    ///
+    /// # Errors
+    ///
+    /// When the framework can't be asked.
+    pub async fn displaced(&self) -> Result<Vec<Displaced>> {
+        self.scheduler.displaced().await
     }
 
     /// The containers that run.

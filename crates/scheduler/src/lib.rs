@@ -120,7 +120,9 @@ pub mod conformance;
 pub use event::{
     ContainerEvent, ContainerEvents, Ending, EventFeed, RunningContainer, container_events,
 };
-pub use hosts::{HostIdentity, HostRecord, Hosts, RunnerServer};
+pub use hosts::{
+    Drains, HeldContainer, HostIdentity, HostRecord, Hosts, RunnerServer, check_room_elsewhere,
+};
 pub use interface::{Pending, Scheduler, SchedulerKind};
 pub use job_scheduler::JobScheduler;
 pub use kept_output::KeptOutput;

@@ -10,6 +10,8 @@ use ardea_core::Result;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::maps::{MapAsk, MapTold};
+
 /// The most bytes of a file that stands in its head: one step then writes it.
 pub(crate) const SMALL_BYTES: usize = 16 << 10;
 
@@ -62,6 +64,8 @@ pub enum Ask {
     },
     /// What tells whether something may have been lost. Answered with [`Told::Losses`].
     Losses,
+    /// Something of the map of this name. Answered with [`Told::Map`].
+    Map(String, MapAsk),
 }
 
 /// What is answered.
@@ -79,6 +83,8 @@ pub enum Told {
     Files(Vec<(String, u64)>, Vec<Mark>),
     /// See [`Losses`].
     Losses(Losses),
+    /// Of a map.
+    Map(MapTold),
 }
 
 /// What a name has.

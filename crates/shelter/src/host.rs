@@ -43,8 +43,10 @@ pub struct HostShelterSetup {
     pub security: Security,
     /// The name or address by which others reach this machine.
     pub host: String,
-    /// How many bytes are kept here at most.
+    /// How many bytes of snapshots are kept here at most.
     pub limit_bytes: u64,
+    /// How many bytes of maps.
+    pub map_bytes: u64,
     /// On how many other hosts everything has copies, if this one founds the grid.
     pub backups: usize,
     /// Whoever asks for something does so here.
@@ -131,7 +133,16 @@ pub async fn want(state: &dyn StateManager, shelf: &GridShelf) -> Result<()> {
     Ok(())
 }
 
-async fn note_wanted(state: &dyn StateManager) -> Result<()> {
+/// Whether somebody has wanted it yet.
+///
+/// # Errors
+/// If the state manager does not answer.
+pub async fn is_wanted(state: &dyn StateManager) -> Result<bool> {
+    let found = look(state, &layout::grid_record()?).await?;
+    Ok(!matches!(found, Found::Absent))
+}
+
+pub(crate) async fn note_wanted(state: &dyn StateManager) -> Result<()> {
     let path = layout::grid_record()?;
     if !matches!(look(state, &path).await?, Found::Absent) {
         return Ok(());
@@ -324,6 +335,7 @@ impl HostPart {
             security,
             host,
             limit_bytes,
+            map_bytes,
             backups,
             ..
         } = &self.setup;
@@ -340,6 +352,7 @@ impl HostPart {
             .host(host.as_str())
             .backups(*backups)
             .limit_bytes(*limit_bytes)
+            .limit_guest_bytes(*map_bytes)
             .join(seeds);
         let started = tokio::task::spawn_blocking(move || Grid::start(config)).await;
         started.unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! Keeps the snapshots of a cluster's jobs in the memory of its hosts, with copies on others.
+//! Keeps the snapshots of a cluster's jobs, and its maps, in the memory of its hosts, with copies on others.
 //!
 //! Each host of a cluster is a member of one grid (`ardea-grid-net`) from when the first job wants that. A job's folder is three maps of it: heads
 //! of files by their names, pieces of what is large, and marks of what is being written. Masters are in the process of a host and use its member;
@@ -8,6 +8,7 @@
 //!
 //! * [`Shelter`], [`Ask`], [`Told`]: what can be asked, in words that travel; [`ShelterFolder`]: a folder for snapshots over it;
 //! * [`GridShelf`]: does it by the member of the grid that is in this process; `serving`, [`RemoteShelter`]: by that of another process;
+//! * [`ClusterMap`]: a map for jobs; [`MapAsk`], [`MapTold`]: how it is asked for; [`MapDesk`]: what a host does with maps, for jobs and for people, who see JSON;
 //! * `record`: what the cluster's state knows of the grid; [`HostShelter`]: a host's part in it, founded, joined and left.
 //!
 //! # Invariants
@@ -18,6 +19,7 @@
 //!   where no member of it has a session any more, or fewer than half of its members have.
 //! * **Who is told to be dead is dead or has stopped.** A member has a session before it comes, and stops before others can see that the session is over.
 //! * **A loss is never hidden**: what is not there is missing to whoever reads it, and [`Losses`] tell that something may be.
+//! * **Maps and snapshots take no room of each other**, and who has not the types of a map can read and write it all the same.
 //!
 //! # Example
 //!
@@ -40,6 +42,8 @@
 mod ask;
 mod folder;
 
+mod maps;
+
 mod shelf;
 
 mod record;
@@ -50,6 +54,10 @@ mod host;
 
 pub use ask::{Ask, Head, Losses, Mark, Shelter, Told};
 pub use folder::ShelterFolder;
-pub use host::{HostShelter, HostShelterSetup, want};
+pub use host::{HostShelter, HostShelterSetup, is_wanted, want};
+pub use maps::{
+    ClusterMap, Filter, MapAsk, MapDesk, MapShape, MapTold, MapWatch, Swap, no_such_map,
+    reach_maps_by,
+};
 pub use remote::{OpenState, RemoteShelter};
 pub use shelf::GridShelf;

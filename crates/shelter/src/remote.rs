@@ -14,6 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 
 use crate::ask::{Ask, Request, Shelter, Told};
+use crate::host::note_wanted;
 use crate::record::places;
 
 /// For how long something is asked for, of one host or another.
@@ -70,7 +71,7 @@ impl RemoteShelter {
                 state: OnceCell::new(),
                 near: near.into(),
                 security,
-                greeting: Greeting::new(format!("{who}, which keeps snapshots in memory")),
+                greeting: Greeting::new(format!("{who}, which keeps snapshots or maps in memory")),
                 idle: Mutex::default(),
             }),
             runtime: Mutex::default(),
@@ -131,7 +132,7 @@ impl Ways {
                 Err(error) => error,
             };
             if Instant::now() >= until {
-                let what = "no host answers that keeps snapshots in memory";
+                let what = "no host answers that keeps snapshots and maps in memory";
                 return Err(Error::new(ErrorCode::StateUnavailable, what)
                     .because(error.without_hint())
                     .hint("it works again when the cluster has a host: ardea cluster start"));
@@ -181,6 +182,8 @@ impl Ways {
     async fn connected(&self, tries: usize) -> Result<Way> {
         let state = self.state.get_or_try_init(|| (self.open)()).await?;
         let mut last = Error::new(ErrorCode::Network, "no host has a part in it");
+        // A map may be the first that is to be kept.
+        note_wanted(&**state).await?;
         let mut places = places(&**state, &self.near).await?;
         let first = tries % places.len().max(1);
         places.rotate_left(first);

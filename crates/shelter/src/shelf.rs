@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_grid_net::{Grid, GridMap, MemberId, View};
+use ardea_grid_net::{Grid, GridMap, MemberId, Plain, View};
 use bytes::Bytes;
 
 use crate::ask::{Ask, Head, LETTER_BYTES, Losses, Mark, PIECE_BYTES, Shelter, Told};
+use crate::maps::MapDesk;
 
 /// How often a change is tried whose member was lost on the way.
 const MOST_TRIES: u32 = 5;
@@ -142,6 +143,11 @@ impl GridShelf {
         }
     }
 
+    /// A map of the grid, of those that are no job's.
+    pub(crate) fn guest(&self, name: &str) -> Result<GridMap<Plain, Plain>> {
+        self.with(|open| Ok(open.grid.guest_map(name)))
+    }
+
     /// The jobs that keep something.
     ///
     /// # Errors
@@ -231,7 +237,7 @@ impl GridShelf {
 }
 
 /// Tries a change again that was done or not: all of them may be done twice.
-fn again<T>(work: impl Fn() -> Result<T>) -> Result<T> {
+pub(crate) fn again<T>(work: impl Fn() -> Result<T>) -> Result<T> {
     let mut tries = 1;
     loop {
         match work() {
@@ -374,6 +380,7 @@ impl Maps {
 impl Shelter for GridShelf {
     fn ask(&self, job: &str, ask: Ask) -> Result<Told> {
         let maps = || self.maps(job);
+        let desk = || MapDesk::new(self);
         match ask {
             Ask::Lay { marks, pieces } => maps()?.lay(&marks, &pieces).map(|()| Told::Done),
             Ask::Name(files) => maps()?.name(&files).map(Told::Had),
@@ -384,6 +391,7 @@ impl Shelter for GridShelf {
                 maps()?.remove(&whole, &unfinished).map(|()| Told::Done)
             }
             Ask::Losses => self.losses().map(Told::Losses),
+            Ask::Map(name, ask) => desk().answer(&name, ask).map(Told::Map),
         }
     }
 }

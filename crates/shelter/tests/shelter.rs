@@ -26,7 +26,7 @@ fn soon(what: &str, mut is_it: impl FnMut() -> bool) {
     let until = Instant::now() + SOON;
     while !is_it() {
         assert!(Instant::now() < until, "{what}");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 
@@ -241,6 +241,7 @@ impl Cluster {
             security: Security::new("harbour"),
             host: "127.0.0.1".into(),
             limit_bytes: 1 << 30,
+            map_bytes: 1 << 30,
             backups: 1,
             shelf: shelf.clone(),
         };

@@ -21,6 +21,8 @@ pub struct Cluster {
     pub stateful: bool,
     /// Whether its calls fail.
     pub down: bool,
+    /// Whether it has no room for containers that it has never started.
+    pub full: bool,
     containers: BTreeMap<ContainerId, Container>,
     wanted: BTreeSet<ContainerId>,
     last: Order,
@@ -39,6 +41,7 @@ impl Cluster {
         Cluster {
             stateful,
             down: false,
+            full: false,
             containers: BTreeMap::new(),
             wanted: BTreeSet::new(),
             last: Order::default(),
@@ -67,11 +70,15 @@ impl Cluster {
             return (failed, Vec::new());
         }
         let mut deeds = Vec::new();
+        let no_room = SchedulerAnswer::Failed("there is no room".to_string());
         match call {
             SchedulerCall::Have(requests) if order > self.last => {
                 self.last = order;
                 self.wanted = requests.into_iter().map(|request| request.id).collect();
-                for id in self.wanted.clone() {
+                let (fits, refused): (Vec<_>, Vec<_>) =
+                    self.wanted.iter().partition(|id| self.has_room(**id));
+                let is_refused = !refused.is_empty();
+                for id in fits {
                     if !self.containers.get(&id).is_some_and(|c| c.running) {
                         deeds.push(self.start(id));
                     }
@@ -81,7 +88,13 @@ impl Cluster {
                     .filter(|w| !self.wanted.contains(&w.container))
                     .collect();
                 deeds.extend(unwanted.into_iter().map(|worker| self.stop(worker)));
+                if is_refused {
+                    // It is as if it had never been asked: the same call may succeed later.
+                    self.last.number -= 1;
+                    return (no_room, deeds);
+                }
             }
+            SchedulerCall::Restart(id) if !self.has_room(id) => return (no_room, deeds),
             SchedulerCall::Kill if order > self.last => {
                 self.last = order;
                 self.wanted.clear();
@@ -108,6 +121,10 @@ impl Cluster {
             SchedulerCall::Have(_) | SchedulerCall::Kill | SchedulerCall::Restart(_) => {}
         }
         (SchedulerAnswer::Done, deeds)
+    }
+
+    fn has_room(&self, id: ContainerId) -> bool {
+        !self.full || self.containers.get(&id).is_some_and(|it| it.starts > 0)
     }
 
     /// A process has ended, or its host can't be reached any more: what a framework does that starts containers again by itself.

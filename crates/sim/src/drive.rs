@@ -123,6 +123,9 @@ impl World {
             Message::Answer(order, answer) => {
                 CandidateEvent::Master(MasterEvent::Scheduler(order, answer))
             }
+            Message::Displaced(displaced) => {
+                CandidateEvent::Master(MasterEvent::Displaced(displaced))
+            }
             Message::Command(command, what) => {
                 CandidateEvent::Master(MasterEvent::Command(command, what))
             }
@@ -233,10 +236,13 @@ impl World {
         let hosts: Vec<Host> = self.worker_hosts().collect();
         let turn = (u64::from(id.container.0) + id.incarnation - 1) as usize;
         let scheduler = Host(1);
-        let reachable = (0..hosts.len())
+        let mut reachable = (0..hosts.len())
             .map(|step| hosts[(turn + step) % hosts.len()])
-            .find(|host| self.network.connects(scheduler, *host));
-        let Some(host) = reachable else {
+            .filter(|host| self.network.connects(scheduler, *host));
+        // On one that is drained only if there is no other.
+        let first = reachable.clone().next();
+        let open = reachable.find(|host| !self.drained.contains(host));
+        let Some(host) = open.or(first) else {
             self.timeline
                 .plan(self.now + Duration::from_secs(1), Event::Start(id));
             return;

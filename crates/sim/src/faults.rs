@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ardea_control::WorkerId;
+
 use crate::network::{Host, Node, Weather};
 use crate::random::Random;
 use crate::world::{Event, Message, World};
@@ -33,6 +35,10 @@ pub enum Fault {
     Slow(Duration),
     /// The connection between a worker and its master breaks.
     Reset,
+    /// A host is to be left by all containers.
+    Drain(Host),
+    /// The scheduler has no room for other containers any more.
+    Full,
     /// One of these ends.
     Over(Relief),
     /// All of that ends.
@@ -52,6 +58,8 @@ pub enum Relief {
     StoreBack,
     /// The scheduler is back.
     SchedulerBack,
+    /// A host is drained no longer.
+    Undrained(Host),
     /// What is stored of snapshots can be read again.
     Readable,
     /// There is room again.
@@ -115,8 +123,7 @@ impl World {
         self.watch.fault(self.now, fault);
         match fault {
             Fault::KillWorker => {
-                let workers: Vec<_> = self.workers.keys().copied().collect();
-                if let Some(worker) = self.random.pick(&workers) {
+                if let Some(worker) = self.any_worker() {
                     self.end_worker(worker);
                 }
             }
@@ -155,8 +162,7 @@ impl World {
                 self.plan_after(long, Relief::Calm);
             }
             Fault::FailInstance => {
-                let workers: Vec<_> = self.workers.keys().copied().collect();
-                if let Some(worker) = self.random.pick(&workers) {
+                if let Some(worker) = self.any_worker() {
                     self.fail_instance(worker);
                 }
             }
@@ -176,10 +182,17 @@ impl World {
                 self.plan_after(long, Relief::Calm);
             }
             Fault::Reset => self.break_connection(),
+            Fault::Drain(host) => self.drain(host),
+            Fault::Full => self.fill(),
             Fault::Over(relief) => self.passes(relief),
             Fault::Mend => self.mend(),
         }
         self.stop_leftovers();
+    }
+
+    fn any_worker(&mut self) -> Option<WorkerId> {
+        let workers: Vec<_> = self.workers.keys().copied().collect();
+        self.random.pick(&workers)
     }
 
     fn mend(&mut self) {
@@ -201,6 +214,9 @@ impl World {
             Relief::Joined => self.network.island.clear(),
             Relief::StoreBack => self.shelf.down = false,
             Relief::SchedulerBack => self.cluster.down = false,
+            Relief::Undrained(host) => {
+                self.drained.remove(&host);
+            }
             Relief::Readable => self.have_vault(Some(false), None),
             Relief::Room => self.have_vault(None, Some(false)),
         }

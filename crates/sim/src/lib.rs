@@ -25,8 +25,9 @@
 //!   can be explained by one operation after the other.
 //!
 //! And within two minutes after the last fault: the job runs as its user wants, each instance in exactly one worker, the one of its container,
-//! every worker routes by the newest plan and knows where all others are, and no other process is left; or the job
-//! was killed or has finished, and nothing is left at all. One with a guarantee commits epochs again, and all that is committed is published.
+//! none of them on a host that is drained if there is room elsewhere, every worker routes by the newest plan and knows where all others are,
+//! and no other process is left; or the job was killed or has finished, and nothing is left at all. One with a guarantee commits epochs again,
+//! and all that is committed is published.
 //!
 //! # Example
 //!
@@ -43,6 +44,7 @@ mod cluster;
 mod network;
 mod shelf;
 
+mod drains;
 mod drive;
 mod faults;
 mod stopwatch;

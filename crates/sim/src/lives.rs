@@ -72,9 +72,12 @@ pub(crate) struct Lives {
     broken_ways: BTreeSet<(Generation, ContainerId, ContainerId)>,
     /// When the last item arrives that was sent on a way: they stay in order.
     in_order: BTreeMap<(WorkerId, ContainerId), Duration>,
+    /// Which containers have begun a life, and what has come for those that had not: streams begin when their receivers are there.
+    begun: BTreeSet<(Generation, ContainerId)>,
+    unreceived: Vec<Freight>,
     /// What was committed when all was mended.
     mended_with: Option<Epoch>,
-    report: LivesReport,
+    pub(crate) report: LivesReport,
 }
 
 /// What came of a run of [`run_lives`](crate::run_lives) that went well, or of many.
@@ -90,10 +93,14 @@ pub struct LivesReport {
     pub handed_over: u64,
     /// How many instances went on with their memory into another life.
     pub reminded: u64,
+    /// How often sources read before all workers had begun their life.
+    pub early: u64,
     /// How often a life was found by another master, and went on.
     pub resumed: u64,
     /// How often the job went to safe mode.
     pub safe_modes: u64,
+    /// How often a change of plans was taken back, as there was no room for it.
+    pub taken_back: u64,
     /// How many records were published.
     pub results: u64,
     /// How many jobs came to their end, or were stopped.
@@ -108,8 +115,10 @@ impl LivesReport {
         self.lives += other.lives;
         self.handed_over += other.handed_over;
         self.reminded += other.reminded;
+        self.early += other.early;
         self.resumed += other.resumed;
         self.safe_modes += other.safe_modes;
+        self.taken_back += other.taken_back;
         self.results += other.results;
         self.finished += other.finished;
     }
@@ -125,6 +134,8 @@ impl Lives {
             told: BTreeMap::new(),
             broken_ways: BTreeSet::new(),
             in_order: BTreeMap::new(),
+            begun: BTreeSet::new(),
+            unreceived: Vec::new(),
             mended_with: None,
             report: LivesReport::default(),
         }

@@ -181,7 +181,8 @@ fn lives(arguments: &Arguments, run: RunLives, which: &str) -> ExitCode {
     }
     say!(
         "{count} seeds from {first}: all well, {} steps; {} epochs committed; {} lives, {} of them by another plan; {} instances went \
-         on with their memory; {} lives gone on with by another master; safe mode {} times; {} records published; {} jobs ended",
+         on with their memory; {} lives gone on with by another master; safe mode {} times; {} plans taken back; {} records published; \
+         {} jobs ended",
         total.steps,
         total.committed,
         total.lives,
@@ -189,6 +190,7 @@ fn lives(arguments: &Arguments, run: RunLives, which: &str) -> ExitCode {
         total.reminded,
         total.resumed,
         total.safe_modes,
+        total.taken_back,
         total.results,
         total.finished,
     );

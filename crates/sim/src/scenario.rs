@@ -14,7 +14,7 @@ use crate::lives::{LivesReport, Survival};
 use crate::random::Random;
 use crate::stopwatch::Stopwatch;
 use crate::world::{World, WorldConfig};
-use crate::{faults, user};
+use crate::{drains, faults, user};
 
 /// How long after the last fault everything has to be well.
 const MENDED_WITHIN: Duration = Duration::from_secs(120);
@@ -66,6 +66,7 @@ pub fn run_faults(seed: u64) -> Result<Success, Box<Failure>> {
     let commands = random.below(8);
     let kills = random.per_mille(250);
     user::plan(&mut world, commands, until, kills);
+    drains::plan(&mut world, random.any(), until);
     finish(&mut world, seed, until)
 }
 
@@ -91,6 +92,7 @@ pub fn run_lives(seed: u64) -> Result<LivesReport, Box<Failure>> {
     let commands = random.below(8);
     let kills = random.per_mille(100);
     user::plan(&mut world, commands, until, kills);
+    drains::plan(&mut world, random.any(), until);
     let success = finish(&mut world, seed, until)?;
     Ok(world.report_of_lives(success.steps))
 }

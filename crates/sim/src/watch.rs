@@ -153,6 +153,11 @@ impl World {
             Note::Joined(worker) => {
                 process.given_up.remove(&worker.container);
             }
+            Note::WentBack(_) => {
+                if let Some(lives) = &mut self.lives {
+                    lives.report.taken_back += 1;
+                }
+            }
             _ => {}
         }
     }
@@ -249,7 +254,8 @@ impl World {
             }
             Some((record, _)) => {
                 let steady = self.missing_until_steady();
-                steady.or_else(|| self.missing_of_lives(record.intent))
+                let of_lives = steady.or_else(|| self.missing_of_lives(record.intent));
+                of_lives.or_else(|| self.missing_of_drains())
             }
         }
     }

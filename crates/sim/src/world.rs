@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_control::{
-    Candidate, Change, Command, CommandId, EpochsRecord, Generation, JobRecord, JobRef,
+    Candidate, Change, Command, CommandId, Displaced, EpochsRecord, Generation, JobRecord, JobRef,
     LeaseConfig, LeaseRecord, Lookup, MasterConfig, MasterEpoch, Order, PlanVersion, Refused,
     RequestId, SchedulerAnswer, SchedulerCall, SchedulerTraits, StoreReply, StoreRequest, ToMaster,
     ToWorker, WorkerAgent, WorkerId,
@@ -78,6 +78,8 @@ pub(crate) enum Event {
     Save(WorkerId, Generation, Cut),
     /// Sinks publish what belongs to a committed epoch.
     Show(WorkerId, Generation, Epoch),
+    /// The scheduler says which containers are to leave their hosts.
+    SayDisplaced,
     /// Snapshots are dropped that are not needed.
     Sweep(Vec<Epoch>, Epoch, Generation),
 }
@@ -103,6 +105,7 @@ pub(crate) enum Message {
     LeaseDropped,
     Call(u32, Order, SchedulerCall),
     Answer(Order, SchedulerAnswer),
+    Displaced(Vec<Displaced>),
     Command(CommandId, Command),
     CommandReply(CommandId, Result<(), Refused>),
 }
@@ -180,6 +183,8 @@ pub struct World {
     pub(crate) workers: BTreeMap<WorkerId, WorkerProcess>,
     /// Processes that are to be stopped when their host can be reached.
     pub(crate) leftovers: BTreeSet<WorkerId>,
+    /// The hosts that are drained.
+    pub(crate) drained: BTreeSet<Host>,
     pub(crate) user: User,
     pub(crate) watch: Watch,
     pub(crate) stopwatch: Stopwatch,
@@ -219,6 +224,7 @@ impl World {
             masters_started: 0,
             workers: BTreeMap::new(),
             leftovers: BTreeSet::new(),
+            drained: BTreeSet::new(),
             user: User::default(),
             watch,
             stopwatch: Stopwatch::new(config.encodes),
@@ -277,6 +283,7 @@ impl World {
             Event::Arrive(freight) => self.arrives(freight),
             Event::Save(worker, generation, cut) => self.saves(worker, generation, cut),
             Event::Show(worker, generation, epoch) => self.shows(worker, generation, epoch),
+            Event::SayDisplaced => self.say_displaced(),
             Event::Sweep(epochs, below, present) => {
                 if let Some(lives) = &mut self.lives {
                     lives.vault.keep(&epochs, below, present.0);
@@ -344,6 +351,7 @@ impl World {
                 homogeneous: false,
             },
             epochs: self.config.survival.map(|survival| survival.epochs),
+            room_within: Duration::from_secs(10),
             ..MasterConfig::default()
         };
         let most = if self.config.wild_clocks { 600 } else { 10 };

@@ -90,8 +90,10 @@ fn a_job_with_a_guarantee_loses_and_doubles_nothing_through_faults_and_updates()
     let happened = [
         total.handed_over,
         total.reminded,
+        total.early,
         total.resumed,
         total.safe_modes,
+        total.taken_back,
         total.finished,
     ];
     assert!(

@@ -107,12 +107,12 @@ pub(crate) struct Sealed {
 }
 
 /// The file of a block with this content, which is not empty, and may have been packed.
-pub(crate) fn seal(subject: &Subject, content: &ContentBuilder, packed: Option<Vec<u8>>) -> Sealed {
+pub(crate) fn seal(subject: &Subject, content: &ContentBuilder, packed: Option<&[u8]>) -> Sealed {
     let raw = content.bytes();
     // What is hardly smaller isn't worth the time to unpack it.
     let packed = packed.filter(|packed| packed.len() < raw.len() - raw.len() / 16);
-    let (packing, body) = match &packed {
-        Some(packed) => (Packing::Zstd, packed.as_slice()),
+    let (packing, body) = match packed {
+        Some(packed) => (Packing::Zstd, packed),
         None => (Packing::None, raw),
     };
     let head = Head {

@@ -58,6 +58,7 @@
 mod file_name;
 mod id;
 mod partitions;
+mod recent;
 
 mod disk_folder;
 mod folder;
@@ -96,6 +97,6 @@ pub use merge::{Entries, Entry};
 pub use partitions::{PartitionRange, Place};
 pub use report::{SnapshotReport, VertexReport};
 pub use sealed::{Unsealed, seal, unseal};
-pub use snapshot::Snapshot;
+pub use snapshot::{Extent, Snapshot};
 pub use store::{Collected, NewestWhole, SnapshotStore, StoreConfig};
 pub use writer::{BlockConfig, BlockWriter};

@@ -12,6 +12,7 @@ use crate::Folder;
 use crate::block::{self, BlockRef, Content, Cursor, Expected};
 use crate::layer::{Layer, Replaces};
 use crate::partitions::{Place, Space};
+use crate::recent::RecentBlocks;
 
 /// Entries of one state of a vertex, from several layers.
 ///
@@ -20,6 +21,8 @@ use crate::partitions::{Place, Space};
 #[derive(Debug)]
 pub(crate) struct Merge {
     folder: Arc<dyn Folder>,
+    /// Blocks that others have read, if it is to look there.
+    recent: Option<Arc<RecentBlocks>>,
     job: String,
     vertex: String,
     state: String,
@@ -101,6 +104,7 @@ impl Merge {
         pending.sort_by_key(|planned| Reverse(planned.block.places.first));
         Merge {
             folder,
+            recent: None,
             job: wanted.job.to_string(),
             vertex: wanted.vertex.to_string(),
             state: wanted.state.to_string(),
@@ -122,7 +126,13 @@ impl Merge {
         }
     }
 
-    /// How many bytes of blocks were read so far.
+    /// Looks there before it reads a block.
+    pub fn beside(mut self, recent: Option<Arc<RecentBlocks>>) -> Self {
+        self.recent = recent;
+        self
+    }
+
+    /// How many bytes of blocks were read so far, or found to have been read.
     pub fn read_bytes(&self) -> u64 {
         self.read_bytes
     }
@@ -216,9 +226,14 @@ impl Merge {
                         vertex: &self.vertex,
                         state: &self.state,
                     };
-                    let content = block::read(&*self.folder, &open.planned.block, expected)?;
+                    let block = &open.planned.block;
+                    let read = || block::read(&*self.folder, block, expected);
+                    let content = match &self.recent {
+                        Some(recent) => recent.get(block, read)?,
+                        None => Arc::new(read()?),
+                    };
                     self.read_bytes += content.len() as u64;
-                    open.content.insert(Arc::new(content))
+                    open.content.insert(content)
                 }
             };
             if let Some(cursor) = content.cursor(slot, open.planned.age)? {

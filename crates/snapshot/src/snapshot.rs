@@ -12,7 +12,19 @@ use crate::file_name::StoredName;
 use crate::manifest::Manifest;
 use crate::merge::{Entries, Entry, Merge, Wanted};
 use crate::partitions::Space;
+use crate::recent::RecentBlocks;
 use crate::{FileName, Folder, PartitionRange, SnapshotId, SnapshotReport};
+
+/// How much there is of something, about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Extent {
+    /// Entries.
+    pub entries: u64,
+    /// Bytes that they take, unpacked.
+    pub bytes: u64,
+    /// Bytes of the blocks in which the entries of one partition are, unpacked: so much is read of those for a single one.
+    pub bytes_around: u64,
+}
 
 /// A committed snapshot. Cloning is cheap; all clones may be read at the same time.
 ///
@@ -21,11 +33,24 @@ use crate::{FileName, Folder, PartitionRange, SnapshotId, SnapshotReport};
 pub struct Snapshot {
     folder: Arc<dyn Folder>,
     manifest: Arc<Manifest>,
+    recent: Option<Arc<RecentBlocks>>,
 }
 
 impl Snapshot {
     pub(crate) fn new(folder: Arc<dyn Folder>, manifest: Arc<Manifest>) -> Self {
-        Snapshot { folder, manifest }
+        Snapshot {
+            folder,
+            manifest,
+            recent: None,
+        }
+    }
+
+    /// The same, for whoever reads a few partitions at a time: the blocks that were read last are kept, 64 MiB of them, as partitions that lie beside each other share
+    /// them. Clones share them too.
+    #[must_use]
+    pub fn read_in_pieces(mut self) -> Self {
+        self.recent.get_or_insert_default();
+        self
     }
 
     /// Reads the manifest of a snapshot: for a process that restores instances, and neither commits nor collects. The job's
@@ -93,6 +118,27 @@ impl Snapshot {
     /// The entries of a state that belong to no partition, by ascending instance and key.
     pub fn unpartitioned(&self, vertex: &str, state: &str) -> Entries {
         self.merge(vertex, state, Space::Instances, 0..u32::MAX)
+    }
+
+    /// About how many entries a vertex has in these partitions, and how many bytes they take: what its blocks hold, by the share of their
+    /// places. Those of keys that were changed since count as often as they are there. Reads nothing.
+    pub fn extent(&self, vertex: &str, partitions: PartitionRange) -> Extent {
+        let layers = self.layers(vertex).iter();
+        let blocks = layers.flat_map(|layer| layer.states.values().flatten());
+        let own = blocks.filter(|block| block.places.of == Space::Partitions);
+        let mut extent = Extent::default();
+        for block in own {
+            let places = &block.places;
+            let end = places.last.saturating_add(1);
+            let common = end.min(partitions.end());
+            let common = u64::from(common.saturating_sub(places.first.max(partitions.first())));
+            let all = u64::from(end.saturating_sub(places.first)).max(1);
+            extent.entries += u64::from(block.entries) * common / all;
+            extent.bytes += u64::from(block.unpacked) * common / all;
+            extent.bytes_around += u64::from(block.unpacked) * common;
+        }
+        extent.bytes_around /= u64::from(partitions.len()).max(1);
+        extent
     }
 
     /// Calls `visit` with the entries of a state that belong to these partitions, from up to `threads` threads at once. Each takes ranges
@@ -184,6 +230,7 @@ impl Snapshot {
             keep_removed: false,
         };
         let folder = Arc::clone(&self.folder);
-        Entries::new(Merge::new(folder, self.layers(vertex), wanted))
+        let merge = Merge::new(folder, self.layers(vertex), wanted);
+        Entries::new(merge.beside(self.recent.clone()))
     }
 }

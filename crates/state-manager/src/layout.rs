@@ -11,6 +11,7 @@
 //! /jobs/NAME/containers/ID     host and port of a container's worker; for readers
 //! /jobs/NAME/snapshots/EPOCH   what a complete snapshot consists of, and where it is
 //! /history/NAME/SUBMISSION     what is remembered of a job that is gone
+//! /drains/ID                   a host of that name is drained; stays when the host goes
 //! /grid/record                 which grid keeps the snapshots of jobs in the memory of hosts, and who founded it; there once a job has wanted it
 //! /grid/members/ID             a member of it, tied to the session of its host
 //! /workers/ID                  a worker of a session cluster, before it has a job; tied to its session
@@ -42,6 +43,16 @@ pub fn workers() -> Result<StatePath> {
 /// One worker of a session cluster; its node goes with its session.
 pub fn worker(id: &str) -> Result<StatePath> {
     workers()?.child_of_any_name(id)
+}
+
+/// Above the hosts that are drained; its children are their names.
+pub fn drains() -> Result<StatePath> {
+    StatePath::root().child("drains")
+}
+
+/// A host is drained while this node is there.
+pub fn drain(host: &str) -> Result<StatePath> {
+    drains()?.child_of_any_name(host)
 }
 
 /// Which grid keeps the snapshots of jobs in the memory of hosts.

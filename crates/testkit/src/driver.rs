@@ -19,8 +19,10 @@ use crate::lives::Lives;
 use crate::steps::Step;
 use crate::variant::{Fate, RoomSchedule, Variant};
 
+mod away;
 mod living;
 
+use away::Away;
 pub(crate) use living::last_cut;
 
 /// How many calls of a report's trace are kept.
@@ -85,6 +87,8 @@ pub(crate) struct Driver {
     pub(crate) trace: VecDeque<Call>,
     /// Of a processor that dies and comes back.
     lives: Option<Box<Lives>>,
+    /// What has not come back of what it remembered.
+    away: Option<Box<Away>>,
     /// Which step is being taken, if it does.
     at_step: usize,
     /// Whether the waker of the context has been woken; looked at when a life begins again.
@@ -140,6 +144,7 @@ impl Driver {
                 Fate::Lives(calls) => Some(Box::new(Lives::new(variant.seed, calls))),
                 _ => None,
             },
+            away: None,
             at_step: 0,
             late_before: 0,
             dead_letters_before: 0,
@@ -184,6 +189,15 @@ impl Driver {
         }
     }
 
+    /// Wakes the processor if it has asked for that while something came back.
+    fn wake_if_woken(&mut self) -> Result<(), Halt> {
+        if self.woken.swap(false, Ordering::AcqRel) {
+            self.call(Callback::Wake, |p, _, out| p.on_wake(out))?;
+            self.wake_if_due()?;
+        }
+        Ok(())
+    }
+
     /// Calls `close`, also after a failure.
     pub(crate) fn close(&mut self) -> Result<(), Halt> {
         guard(Callback::Close, || {
@@ -193,10 +207,18 @@ impl Driver {
     }
 
     fn execute(&mut self, step: Step) -> Result<(), Halt> {
+        if matches!(
+            step,
+            Step::Idle | Step::EpochEnd(_) | Step::EdgeDone(_) | Step::Complete
+        ) {
+            self.come_back()?;
+        }
         match step {
             Step::Records { .. } => Ok(()),
             Step::Watermark(watermark) => {
-                self.given_watermarks.push(watermark);
+                if !self.is_told_away(watermark) {
+                    self.given_watermarks.push(watermark);
+                }
                 self.until_done(Callback::Watermark(watermark), &mut |p, out| {
                     p.on_watermark(watermark, out)
                 })
@@ -216,6 +238,9 @@ impl Driver {
             }
             Step::Advance(by) => {
                 self.clock.advance(by);
+                if self.away.is_some() {
+                    self.wake_if_woken()?;
+                }
                 self.wake_if_due()
             }
             Step::EdgeDone(input) => {
@@ -234,6 +259,13 @@ impl Driver {
         while !self.inboxes[input].is_empty() {
             let (had_room, moved) = self.process(input)?;
             idle = if moved || !had_room { 0 } else { idle + 1 };
+            if self.away.is_some() {
+                self.wake_if_woken()?;
+                if idle > 0 && self.is_away() {
+                    self.bring_some()?;
+                    continue;
+                }
+            }
             if idle > 0 && self.wake_early()? {
                 idle = 0;
             }
@@ -409,6 +441,7 @@ impl Driver {
         }
         self.move_some_on()?;
         self.tend_cut()?;
+        self.bring_some()?;
         Ok(Outcome {
             returned,
             had_room: allowed.iter().all(|lane| lane.room > 0),

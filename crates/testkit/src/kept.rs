@@ -62,16 +62,8 @@ impl KeptState {
         random: &mut SplitMix64,
     ) -> CoreResult<Result<(), String>> {
         let chunk = self.chunk()?;
-        let (mut position, mut idle) = (0, 0);
-        while position < chunk.byte_len() {
-            let before = position;
-            let most = 1 + random.below(5);
-            let mut state = RestoredState::new(&chunk, &mut position, instance, most);
-            processor.restore(&mut state)?;
-            idle = if position > before { 0 } else { idle + 1 };
-            if idle > MOST_IDLE {
-                return Ok(Err("restore takes no entry any more".into()));
-            }
+        if let Err(broken) = give_back(processor, (&chunk, instance), random)? {
+            return Ok(Err(broken));
         }
         for _ in 0..MOST_IDLE {
             if processor.on_restored(epoch)?.done {
@@ -81,18 +73,66 @@ impl KeptState {
         Ok(Err("on_restored is never done".into()))
     }
 
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(crate) fn chunk(&self) -> CoreResult<StateChunk> {
         let mut chunk = StateChunk::default();
-        for ((state, partition, key), value) in &self.entries {
-            chunk.push(StateEntry {
-                state,
-                partition: *partition,
-                key,
-                value: Some(value),
-            })?;
+        for entry in self.entries() {
+            chunk.push(entry)?;
         }
         Ok(chunk)
     }
+
+    /// What has no partition, and what has, by that.
+    pub(crate) fn by_partition(
+        &self,
+    ) -> CoreResult<(StateChunk, BTreeMap<PartitionId, StateChunk>)> {
+        let (mut base, mut chunks) = (StateChunk::default(), BTreeMap::new());
+        for entry in self.entries() {
+            let chunk = match entry.partition {
+                Some(partition) => chunks.entry(partition).or_default(),
+                None => &mut base,
+            };
+            chunk.push(entry)?;
+        }
+        Ok((base, chunks))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = StateEntry<'_>> {
+        let entries = self.entries.iter();
+        entries.map(|((state, partition, key), value)| StateEntry {
+            state,
+            partition: *partition,
+            key,
+            value: Some(value),
+        })
+    }
+}
+
+/// Gives a processor all of a chunk, a few entries at a time.
+///
+/// # Errors
+/// The processor's.
+pub(crate) fn give_back(
+    processor: &mut dyn Processor,
+    (chunk, instance): (&StateChunk, Instance),
+    random: &mut SplitMix64,
+) -> CoreResult<Result<(), String>> {
+    let (mut position, mut idle) = (0, 0);
+    while position < chunk.byte_len() {
+        let before = position;
+        let most = 1 + random.below(5);
+        let mut state = RestoredState::new(chunk, &mut position, instance, most);
+        processor.restore(&mut state)?;
+        idle = if position > before { 0 } else { idle + 1 };
+        if idle > MOST_IDLE {
+            return Ok(Err("restore takes no entry any more".into()));
+        }
+    }
+    Ok(Ok(()))
 }
 
 fn place_of(entry: &StateEntry<'_>) -> Place {

@@ -240,6 +240,12 @@ impl Lives {
         self.committed.clone()
     }
 
+    /// What the order is drawn from in which partitions come back, if the processor may begin before they have.
+    pub(crate) fn begins_early(&mut self) -> Option<SplitMix64> {
+        let seed = self.random.below(usize::MAX) as u64;
+        (seed & 1 == 0).then(|| SplitMix64::new(seed))
+    }
+
     /// The run has come to its end: the cut that holds for ever.
     pub(crate) fn last(&self) -> Cut {
         Cut {

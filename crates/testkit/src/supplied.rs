@@ -1,8 +1,8 @@
 //! A processor that a supplier may have refused to make.
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
-    Progress, RestoredState, Result, StateShape, Watermark,
+    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, PartitionId,
+    Processor, Progress, RestoredState, Result, StateShape, Watermark,
 };
 
 /// What a supplier supplied; a refusal comes out as the error of `init`.
@@ -90,6 +90,21 @@ impl Processor for SuppliedP {
 
     fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
         self.inner()?.on_restored(epoch)
+    }
+
+    fn begins_early(&mut self, entries: u64) -> bool {
+        let inner = self.0.as_mut();
+        inner.is_ok_and(|inner| inner.begins_early(entries))
+    }
+
+    fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
+        self.inner()?.on_partition_restored(partition)
+    }
+
+    fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {
+        if let Ok(inner) = &mut self.0 {
+            inner.take_wanted(wanted);
+        }
     }
 
     fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {

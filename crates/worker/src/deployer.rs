@@ -323,7 +323,7 @@ impl<'a> Work<'a> {
         {
             match change.run {
                 Run::Running => active.deployment.resume(),
-                Run::Prepared | Run::Paused => active.deployment.pause(),
+                Run::Prepared | Run::Early | Run::Paused => active.deployment.pause(),
             }
         }
         Ok(())

@@ -328,6 +328,7 @@ impl Driver {
 fn doing(run: Run) -> &'static str {
     match run {
         Run::Prepared => "sources wait",
+        Run::Early => "sources read when they can",
         Run::Running => "sources read",
         Run::Paused => "sources pause",
     }

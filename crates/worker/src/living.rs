@@ -184,8 +184,8 @@ impl Living {
 
     fn have_sources_read(&self, deployment: &Deployment) {
         match self.run {
-            Run::Running if !self.is_held => deployment.resume(),
-            Run::Running | Run::Prepared | Run::Paused => deployment.pause(),
+            Run::Running | Run::Early if !self.is_held => deployment.resume(),
+            Run::Running | Run::Early | Run::Prepared | Run::Paused => deployment.pause(),
         }
     }
 
@@ -244,7 +244,8 @@ impl Living {
 /// A life can't go on, or begin, for this reason.
 ///
 /// Where trying again can't help, before anything was committed, the job waits for somebody to decide as it does if what it should begin from
-/// can't be read. Later it can: the same job has run before. A place of snapshots that is away is waited for, however long that takes.
+/// can't be read. Later it can: the same job has run before. A place of snapshots that is away is waited for, however long that takes,
+/// as is a process of an earlier life that still holds what this one goes on with.
 pub(crate) fn over(life: Life, error: &Error) -> Event {
     let why = error.to_string();
     let is_of_the_job = matches!(
@@ -256,7 +257,7 @@ pub(crate) fn over(life: Life, error: &Error) -> Event {
         ErrorCode::SnapshotDamaged | ErrorCode::NoSuchSnapshot
     );
     let end = match error.code() {
-        ErrorCode::SnapshotsAway => LifeEnd::Away(why),
+        ErrorCode::SnapshotsAway | ErrorCode::StillHeld => LifeEnd::Away(why),
         _ if is_snapshot || (is_of_the_job && life.from.is_none()) => LifeEnd::Unreadable(why),
         _ => LifeEnd::Failed(why),
     };

@@ -236,7 +236,7 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(30);
         while out.len() < 2 {
             assert!(Instant::now() < deadline, "nothing came for 30 seconds");
-            std::thread::yield_now();
+            std::thread::park_timeout(Duration::from_millis(1));
         }
         job.drain();
         job.join().unwrap();

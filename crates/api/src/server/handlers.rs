@@ -19,13 +19,13 @@ use crate::fault::status_of;
 use crate::number;
 use crate::routes::DOCUMENT_PATH;
 use crate::{
-    Answer, Cluster, ContainersUpdate, Fault, KillQuery, LogQuery, MetricsQuery, ParallelismUpdate,
-    RangeQuery, RecoverRequest, SavepointRequest, SnapshotsQuery, SubmitRequest, Unanswered,
-    UpgradeRequest, check_job_name,
+    Answer, Cluster, ContainersUpdate, Fault, KillQuery, LogEvent, LogQuery, MetricsQuery,
+    ParallelismUpdate, RangeQuery, RecoverRequest, SavepointRequest, SnapshotsQuery, SubmitRequest,
+    Unanswered, UpgradeRequest, check_job_name,
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const JSON_LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+pub(super) const JSON_LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 /// In how many seconds whoever is told to ask again does: asking costs a host a look at all others.
 const SOON: HeaderValue = HeaderValue::from_static("1");
 
@@ -33,15 +33,17 @@ const SOON: HeaderValue = HeaderValue::from_static("1");
 #[derive(Clone)]
 pub(super) struct Shared(pub(super) Arc<dyn Cluster>);
 
-type Job = Result<Path<String>, PathRejection>;
+/// The name of a job, a host or a map.
+pub(super) type Named = Result<Path<String>, PathRejection>;
+type Job = Named;
 type JobAndContainer = Result<Path<(String, String)>, PathRejection>;
-type Asked<T> = Result<Query<T>, QueryRejection>;
-type Received = Result<Bytes, BytesRejection>;
+pub(super) type Asked<T> = Result<Query<T>, QueryRejection>;
+pub(super) type Received = Result<Bytes, BytesRejection>;
 /// An answer, or what came is no request.
-type Outcome = Result<Response, Misread>;
+pub(super) type Outcome = Result<Response, Misread>;
 
 /// What came is no request, for this reason.
-pub(super) struct Misread(StatusCode, Error);
+pub(super) struct Misread(pub(super) StatusCode, pub(super) Error);
 
 impl Misread {
     fn because(what: &str) -> Self {
@@ -72,6 +74,16 @@ pub(super) async fn about(State(shared): State<Shared>, uri: Uri) -> Response {
 
 pub(super) async fn hosts(State(shared): State<Shared>, uri: Uri) -> Response {
     told(StatusCode::OK, shared.0.hosts().await, &uri)
+}
+
+pub(super) async fn drain(State(shared): State<Shared>, uri: Uri, host: Named) -> Outcome {
+    let host = named(host)?;
+    Ok(accepted(shared.0.drain(&host).await, &uri))
+}
+
+pub(super) async fn undrain(State(shared): State<Shared>, uri: Uri, host: Named) -> Outcome {
+    let host = named(host)?;
+    Ok(accepted(shared.0.undrain(&host).await, &uri))
 }
 
 pub(super) async fn list(State(shared): State<Shared>, uri: Uri) -> Response {
@@ -238,7 +250,7 @@ pub(super) async fn logs(
         Ok(lines) => lines,
         Err(unanswered) => return Ok(not_here(unanswered, &uri)),
     };
-    let body = Body::new(Lines::of(lines));
+    let body = Body::new(Lines::of(lines, LogEvent::Line, LogEvent::Fault));
     Ok(([(CONTENT_TYPE, JSON_LINES)], body).into_response())
 }
 
@@ -280,7 +292,7 @@ pub(super) async fn document() -> Response {
     ([(CONTENT_TYPE, JSON)], DOCUMENT.as_str()).into_response()
 }
 
-fn named(job: Job) -> Result<String, Misread> {
+pub(super) fn named(job: Named) -> Result<String, Misread> {
     match job {
         Ok(Path(job)) => Ok(job),
         Err(wrong) => Err(misread_path(&wrong)),
@@ -291,14 +303,14 @@ fn misread_path(wrong: &PathRejection) -> Misread {
     Misread::found("the path can't be read", wrong)
 }
 
-fn asked<T>(query: Asked<T>) -> Result<T, Misread> {
+pub(super) fn asked<T>(query: Asked<T>) -> Result<T, Misread> {
     match query {
         Ok(Query(query)) => Ok(query),
         Err(wrong) => Err(Misread::found("the query is not what is expected", &wrong)),
     }
 }
 
-fn read<T: DeserializeOwned>(body: Received) -> Result<T, Misread> {
+pub(super) fn read<T: DeserializeOwned>(body: Received) -> Result<T, Misread> {
     let bytes = body.map_err(|wrong| {
         let status = wrong.status();
         let what = match status {
@@ -321,7 +333,7 @@ pub(super) fn shortened(text: &str) -> String {
     short
 }
 
-fn told<T: Serialize>(status: StatusCode, answer: Answer<T>, asked: &Uri) -> Response {
+pub(super) fn told<T: Serialize>(status: StatusCode, answer: Answer<T>, asked: &Uri) -> Response {
     let answer = match answer {
         Ok(answer) => answer,
         Err(unanswered) => return not_here(unanswered, asked),
@@ -336,7 +348,7 @@ fn told<T: Serialize>(status: StatusCode, answer: Answer<T>, asked: &Uri) -> Res
     }
 }
 
-fn accepted(answer: Answer<()>, asked: &Uri) -> Response {
+pub(super) fn accepted(answer: Answer<()>, asked: &Uri) -> Response {
     match answer {
         Ok(()) => StatusCode::ACCEPTED.into_response(),
         Err(unanswered) => not_here(unanswered, asked),
@@ -349,7 +361,7 @@ fn elsewhere(location: &str) -> String {
     serde_json::json!({ "message": message, "location": location }).to_string()
 }
 
-fn not_here(unanswered: Unanswered, asked: &Uri) -> Response {
+pub(super) fn not_here(unanswered: Unanswered, asked: &Uri) -> Response {
     let base = match unanswered {
         Unanswered::Failed(error) => return failed(&error),
         Unanswered::NotYet(error) => {

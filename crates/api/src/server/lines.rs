@@ -4,37 +4,45 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use ardea_core::Result;
 use axum::body::Bytes;
 use hyper::body::{Body, Frame};
+use serde::Serialize;
+use tokio::sync::mpsc::Receiver;
 
-use crate::{Fault, LogEvent, LogStream};
+use crate::Fault;
 
 /// As many lines go into one frame as are there.
 const MOST_LINES: usize = 256;
 
-/// The lines of a log as a body. When the client goes, it is dropped, and whoever sends the lines learns of it.
-pub(super) struct Lines {
-    stream: LogStream,
+/// What comes one after the other as a body. When the client goes, it is dropped, and whoever sends the lines learns of it.
+pub(super) struct Lines<T, E> {
+    stream: Receiver<Result<T>>,
+    line: fn(T) -> E,
+    fault: fn(Fault) -> E,
     is_over: bool,
 }
 
-impl Lines {
-    pub(super) fn of(stream: LogStream) -> Self {
+impl<T, E> Lines<T, E> {
+    /// A line says what `line` makes of what comes, or the last one what `fault` makes of why no more does.
+    pub(super) fn of(stream: Receiver<Result<T>>, line: fn(T) -> E, fault: fn(Fault) -> E) -> Self {
         Lines {
             stream,
+            line,
+            fault,
             is_over: false,
         }
     }
 }
 
-impl Body for Lines {
+impl<T, E: Serialize> Body for Lines<T, E> {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
         if self.is_over {
             return Poll::Ready(None);
         }
@@ -45,10 +53,10 @@ impl Body for Lines {
         let mut text = Vec::new();
         for line in lines {
             let event = match line {
-                Ok(line) => LogEvent::Line(line),
+                Ok(line) => (self.line)(line),
                 Err(error) => {
                     self.is_over = true;
-                    LogEvent::Fault(Fault::from(&error))
+                    (self.fault)(Fault::from(&error))
                 }
             };
             // Texts and numbers always become JSON, and memory takes it.

@@ -11,7 +11,7 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::handlers::{self, Shared, failed_with};
-use super::{ServerConfig, bounds, guard};
+use super::{ServerConfig, bounds, guard, maps};
 use crate::Cluster;
 use crate::routes::{DOCUMENT_PATH, Operation, ROUTES, Verb};
 
@@ -46,6 +46,8 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
     match operation {
         Operation::About => on(filter, handlers::about),
         Operation::Hosts => on(filter, handlers::hosts),
+        Operation::Drain => on(filter, handlers::drain),
+        Operation::Undrain => on(filter, handlers::undrain),
         Operation::List => on(filter, handlers::list),
         Operation::Submit => on(filter, handlers::submit),
         Operation::PastJobs => on(filter, handlers::past_jobs),
@@ -67,6 +69,13 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
         Operation::Metrics => on(filter, handlers::metrics),
         Operation::MetricsRange => on(filter, handlers::metrics_range),
         Operation::Top => on(filter, handlers::top),
+        Operation::Maps => on(filter, maps::list),
+        Operation::MapEntry => on(filter, maps::entry),
+        Operation::MapEntries => on(filter, maps::entries),
+        Operation::MapChanges => on(filter, maps::changes),
+        Operation::PutEntry => on(filter, maps::put),
+        Operation::RemoveEntry => on(filter, maps::remove),
+        Operation::DropMap => on(filter, maps::drop_map),
         Operation::Document => on(filter, handlers::document),
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ardea_api::testing::word_count;
 use ardea_api::{
-    Client, ContainersUpdate, JobEnding, LogQuery, LogSource, MetricsQuery, ParallelismUpdate,
-    Phase, RangeQuery, RecoverRequest, SnapshotsQuery,
+    Client, ContainersUpdate, JobEnding, LogQuery, LogSource, MapPutRequest, MapQuery,
+    MetricsQuery, ParallelismUpdate, Phase, RangeQuery, RecoverRequest, SnapshotsQuery,
 };
 use ardea_core::ErrorCode;
 use ardea_packing::ContainerId;
@@ -233,4 +233,74 @@ async fn an_address_at_which_nobody_or_somebody_else_answers_is_told() {
         }
     };
     assert_eq!(error.code(), ErrorCode::Network);
+}
+
+#[tokio::test]
+async fn a_host_is_drained_and_that_is_taken_back() {
+    let served = serve_word_count().await;
+    let client = served.client(None);
+    let drained = async || client.hosts().await.unwrap()[0].drained;
+    assert!(!drained().await);
+    for _ in 0..2 {
+        client.drain("here").await.unwrap();
+        assert!(drained().await);
+    }
+    client.undrain("here").await.unwrap();
+    assert!(!drained().await);
+    let refused = client.drain("hare/1").await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::NoSuchHost);
+    assert!(refused.to_string().contains("\"hare/1\""), "{refused}");
+    assert_eq!(
+        served
+            .ask("POST", "/v1/hosts/there/drain", "", "")
+            .await
+            .status,
+        404
+    );
+}
+
+#[tokio::test]
+async fn a_map_is_listed_read_watched_and_changed() {
+    let served = serve_word_count().await;
+    let client = served.client(None);
+    let maps = client.maps().await.unwrap();
+    assert_eq!(
+        (maps.maps[0].name.as_str(), maps.maps[0].entries),
+        ("berths", 1)
+    );
+    let request = MapPutRequest {
+        value: serde_json::json!({ "berth": 9 }),
+    };
+    let key = "a key/with ?&# and ä";
+    let put = client.put_entry("berths", key, &request).await.unwrap();
+    assert_eq!((put.key, put.value), (key.into(), request.value.clone()));
+    let found = client.map_entry("berths", key).await.unwrap();
+    assert_eq!(found.value, request.value);
+
+    let query = MapQuery {
+        prefix: Some("sea".into()),
+        ..MapQuery::default()
+    };
+    let entries = client.map_entries("berths", &query).await.unwrap();
+    assert_eq!((entries.entries.len(), entries.more), (1, false));
+    let mut changes = client.map_changes("berths", &query).await.unwrap();
+    let mut told = 0;
+    while changes.next().await.unwrap().is_some() {
+        told += 1;
+    }
+    assert_eq!(told, 2);
+    let many = MapQuery {
+        limit: Some(10_001),
+        ..MapQuery::default()
+    };
+    let error = client.map_entries("berths", &many).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::BadRequest);
+
+    let had = client.remove_entry("berths", key).await.unwrap();
+    assert_eq!(had.value, request.value);
+    let error = client.remove_entry("berths", key).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NoSuchEntry);
+    client.drop_map("berths").await.unwrap();
+    let error = client.map_entry("quays", "a").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NoSuchEntry);
 }

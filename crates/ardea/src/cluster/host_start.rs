@@ -37,6 +37,7 @@ impl HostStart {
             format!("cluster.package_size={}B", cluster.package_bytes),
             format!("cluster.unpacked_size={}B", cluster.unpacked_bytes),
             format!("cluster.snapshot_memory={}B", cluster.snapshot_bytes),
+            format!("cluster.map_memory={}B", cluster.map_bytes),
             format!("cluster.snapshot_backups={}", cluster.snapshot_backups),
             format!("cluster.scheduler={}", cluster.scheduler),
             format!("cluster.packing={}", cluster.packing),
@@ -125,6 +126,7 @@ mod tests {
             "cluster.unpacked_size=5GiB",
             "cluster.vertex_instances=7",
             "cluster.snapshot_memory=3MiB",
+            "cluster.map_memory=5MiB",
             "cluster.snapshot_backups=2",
         ];
         let cluster = read(&chosen.map(String::from));

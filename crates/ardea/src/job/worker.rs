@@ -37,13 +37,15 @@ pub fn work(start: WorkerStart, job: &dyn Job, modules: &Modules) -> Result<()> 
     let security = Security::new(start.job.cluster.as_str())
         .token(token.map(read_token).transpose()?)
         .tls(tls.clone());
+    let shelter = shelter(&start, security);
+    ardea_shelter::reach_maps_by(Arc::clone(&shelter));
     let surroundings = Surroundings {
         finder: by_lease(),
         sinks: modules.sinks.clone(),
         transports: modules.transports.clone(),
         tls,
         command: None,
-        cuts: FolderKeeper::of(&start, Some(shelter(&start, security)))?,
+        cuts: FolderKeeper::of(&start, Some(shelter))?,
     };
     ardea_worker::run(&start, job, surroundings)
 }

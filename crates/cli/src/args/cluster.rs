@@ -102,9 +102,12 @@ pub struct RestartArgs {
 }
 
 pub(super) const UPDATE_HELP: &str = "\
-Example: ardea update word-count counts=8 words=2
+Examples:
+  ardea update word-count counts=8 words=2
+  ardea update word-count --parallelism counts=8 --parallelism words=2
 
-Instances that stay are not stopped, and neither is the job.";
+Instances that stay are not stopped, and neither is the job. If its containers find no room for half a minute, or the numbers that it had are asked \
+for meanwhile, the job goes back to what it was.";
 
 /// `ardea update`.
 #[derive(clap::Args, Debug)]
@@ -112,8 +115,11 @@ pub struct UpdateArgs {
     /// The job's name
     pub job: String,
     /// How many instances each of these vertices gets
-    #[arg(required = true, value_name = "VERTEX=N", value_parser = vertex_count)]
+    #[arg(required_unless_present = "named", value_name = "VERTEX=N", value_parser = vertex_count)]
     pub parallelism: Vec<(String, u32)>,
+    /// The same; may be given several times
+    #[arg(long = "parallelism", value_name = "VERTEX=N", value_parser = vertex_count)]
+    pub named: Vec<(String, u32)>,
     /// Where it is.
     #[command(flatten)]
     pub place: Where,
@@ -160,7 +166,8 @@ pub struct UpgradeArgs {
 pub(super) const RESCALE_HELP: &str = "\
 Example: ardea rescale word-count --workers 3
 
-As few instances move as that takes; vertices keep their numbers of instances, which `ardea update` changes. A container runs one worker.";
+As few instances move as that takes; vertices keep their numbers of instances, which `ardea update` changes. A container runs one worker. \
+If they find no room for half a minute, or the number that there was is asked for meanwhile, the job goes back to what it was.";
 
 /// `ardea rescale`.
 #[derive(clap::Args, Debug)]
@@ -291,6 +298,7 @@ pub(super) const CLUSTER_HELP: &str = "\
 Examples:
   ardea cluster start --workers 4
   ardea cluster status
+  ardea cluster drain host-2
   ardea cluster stop";
 
 /// `ardea cluster …`.
@@ -302,6 +310,44 @@ pub enum ClusterCommand {
     Stop(ClusterStopArgs),
     /// Show a cluster: its hosts, what runs on each, and its jobs
     Status(Where),
+    /// Have all containers of a host go to others, and none be placed there any more; waits until it is empty
+    #[command(after_help = DRAIN_HELP)]
+    Drain(DrainArgs),
+    /// Take it back that a host is drained; what has gone elsewhere stays there
+    Undrain(UndrainArgs),
+}
+
+const DRAIN_HELP: &str = "\
+Examples:
+  ardea cluster drain host-2
+  ardea cluster drain host-2 --detach
+  ardea cluster undrain host-2
+
+Jobs go on: other containers take the place of those of the host, as with `ardea rescale`; of a job with a guarantee at the end of an epoch. \
+The cluster does it by itself: this command may end at any time. The host stays drained when it is stopped and started again. \
+If the others have no room, that is told and nothing is changed. It is for jobs of the scheduler hosts.";
+
+/// `ardea cluster drain`.
+#[derive(clap::Args, Debug)]
+pub struct DrainArgs {
+    /// The host's name; `ardea cluster status` lists them
+    pub host: String,
+    /// Where it is.
+    #[command(flatten)]
+    pub place: Where,
+    /// Don't wait until it is empty
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// `ardea cluster undrain`.
+#[derive(clap::Args, Debug)]
+pub struct UndrainArgs {
+    /// The host's name
+    pub host: String,
+    /// Where it is.
+    #[command(flatten)]
+    pub place: Where,
 }
 
 pub(super) const STATE_HELP: &str = "\

@@ -1,5 +1,6 @@
 //! `ardea cluster`: starts, stops and shows clusters.
 
+mod drain;
 mod start;
 mod status;
 mod stop;
@@ -19,6 +20,8 @@ pub fn run(command: ClusterCommand, context: &Context) -> Result<(), Failure> {
         ClusterCommand::Start(args) => start::run(&args, context),
         ClusterCommand::Stop(args) => stop::run(&args, context),
         ClusterCommand::Status(place) => status::run(&place, context),
+        ClusterCommand::Drain(args) => drain::run(&args, context),
+        ClusterCommand::Undrain(args) => drain::take_back(&args, context),
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use ardea_api::{ContainersUpdate, LogicalPlan, ParallelismUpdate, Phase, RecoverRequest};
-use ardea_core::ErrorCode;
+use ardea_api::{
+    ContainersUpdate, JobDescription, LogicalPlan, ParallelismUpdate, Phase, RecoverRequest,
+};
+use ardea_core::{Error, ErrorCode};
 use ardea_packing::ContainerId;
 use serde_json::json;
 
@@ -116,9 +118,14 @@ pub fn recover(args: &RecoverArgs, context: &Context) -> Result<(), Failure> {
 /// Gives vertices other numbers of instances.
 pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
     let update = ParallelismUpdate {
-        parallelism: args.parallelism.iter().cloned().collect(),
+        parallelism: args
+            .parallelism
+            .iter()
+            .chain(&args.named)
+            .cloned()
+            .collect(),
     };
-    if update.parallelism.len() < args.parallelism.len() {
+    if update.parallelism.len() < args.parallelism.len() + args.named.len() {
         return Err(Failure::usage(
             "a vertex is named twice",
             "name each once: VERTEX=N",
@@ -129,23 +136,17 @@ pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
     cluster.ask(cluster.client.update(&args.job, &update))?;
     let mut seen = None;
     if !args.detach {
-        cluster.wait_until(&format!("the update of {}", args.job), || {
-            let now = cluster.ask(cluster.client.describe(&args.job))?;
-            let asked = update.parallelism.iter();
-            let mut asked = asked.map(|(name, count)| (name.as_str(), *count));
-            let vertices = &now.vertices;
-            let has = |(name, count)| {
-                let mut vertices = vertices.iter();
-                vertices.any(|vertex| vertex.name == name && vertex.parallelism == count)
-            };
-            seen = Some(now.summary.phase);
-            Ok(match now.summary.phase {
-                Phase::Running | Phase::Paused => asked.all(has),
-                // It is followed when somebody has the job begin again.
-                Phase::SafeMode => true,
-                _ => false,
+        let has_all = |now: &JobDescription| {
+            let mut asked = update.parallelism.iter();
+            asked.all(|(name, count)| {
+                let mut vertices = now.vertices.iter();
+                vertices.any(|vertex| vertex.name == *name && vertex.parallelism == *count)
             })
-        })?;
+        };
+        let what = format!("the update of {}", args.job);
+        seen = Some(until_followed(
+            &cluster, &args.job, &what, has_all, context,
+        )?);
     }
     let numbers: Vec<String> = update
         .parallelism
@@ -174,25 +175,62 @@ pub fn rescale(args: &RescaleArgs, context: &Context) -> Result<(), Failure> {
     cluster.ask(cluster.client.rescale(&args.job, &update))?;
     let mut seen = None;
     if !args.detach {
-        // From when it is stored until all is where it is to be, the job is being updated.
-        cluster.wait_until(&format!("{} to be rescaled", args.job), || {
-            let now = cluster.ask(cluster.client.describe(&args.job))?.summary;
-            let (phase, containers) = (now.phase, now.container_count);
-            seen = Some((phase, containers));
-            Ok(matches!(
-                phase,
-                Phase::Running | Phase::Paused | Phase::SafeMode
-            ))
-        })?;
+        let has = |now: &JobDescription| now.summary.container_count == args.workers;
+        let what = format!("{} to be rescaled", args.job);
+        seen = Some(until_followed(&cluster, &args.job, &what, has, context)?);
     }
     let what = match seen {
         None => format!("is being rescaled to {} workers", args.workers),
-        Some((Phase::SafeMode, _)) => {
-            "is in safe mode, and rescaled by `ardea recover`".to_string()
-        }
-        Some((_, containers)) => format!("is rescaled: it has {containers} workers"),
+        Some(Phase::SafeMode) => "is in safe mode, and rescaled by `ardea recover`".to_string(),
+        Some(_) => format!("is rescaled: it has {} workers", args.workers),
     };
     tell(context, &args.job, &what)
+}
+
+/// Waits until a job has what was asked for, and runs by that; says what that waits for. Fails if the job has gone back to what it was.
+fn until_followed(
+    cluster: &Reached,
+    job: &str,
+    what: &str,
+    has: impl Fn(&JobDescription) -> bool,
+    context: &Context,
+) -> Result<Phase, Failure> {
+    let (mut is_under_way, mut has_it, mut seen) = (false, false, Phase::Updating);
+    let mut waited_for: Option<String> = None;
+    cluster.wait_until(what, || {
+        let now = cluster.ask(cluster.client.describe(job))?;
+        (seen, has_it) = (now.summary.phase, has(&now));
+        if seen == Phase::Updating {
+            is_under_way = true;
+            let reason = now.summary.reason;
+            if reason.is_some() && reason != waited_for {
+                if !context.quiet && !context.json {
+                    print_error(&format!("waits: {}\n", reason.as_deref().unwrap_or("")));
+                }
+                waited_for = reason;
+            }
+        }
+        Ok(match seen {
+            Phase::Running | Phase::Paused => has_it || is_under_way,
+            // It is followed when somebody has the job begin again.
+            Phase::SafeMode => true,
+            _ => false,
+        })
+    })?;
+    if has_it || seen == Phase::SafeMode {
+        return Ok(seen);
+    }
+    let failed = Error::new(
+        ErrorCode::NoRoom,
+        format!("job {job:?} has gone back to what it was; it had waited for this"),
+    );
+    let failed = match waited_for {
+        Some(why) => failed.because(why),
+        None => failed,
+    };
+    Err(failed
+        .hint("nothing of it has been stopped: add a host, stop other jobs, or ask for less")
+        .into())
 }
 
 /// The vertices that change with those that are named, each with its number.

@@ -29,6 +29,10 @@ pub fn an_update_under_load_leaves_others_alone_and_loses_nothing() {
         assert!(lives.iter().all(|it| self::lives(arena).contains(it)));
         job.until_more();
     }
+    arena.succeed("update numbers --parallelism pass=3");
+    job.until_more();
+    let refused = arena.fail("update numbers pass=2 --parallelism pass=3");
+    assert!(refused.contains("named twice"), "{refused}");
     let refused = arena.fail("update numbers pas=2");
     assert!(refused.contains("did you mean pass?"), "{refused}");
     assert_eq!(refused.matches("ARD-").count(), 1, "{refused}");

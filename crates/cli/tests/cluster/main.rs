@@ -22,11 +22,13 @@ mod stripped;
 mod changes;
 mod counts;
 mod deaths;
+mod drains;
 mod ended;
 mod failures;
 mod fuzz;
 mod hostile;
 mod life;
+mod maps;
 mod measured;
 mod slurm;
 mod starts;
@@ -39,6 +41,14 @@ mod upgrades;
 use suite::Test;
 
 const TESTS: &[Test] = &[
+    Test {
+        name: "a_map_that_a_job_writes_is_seen_from_outside_and_outlives_job_and_hosts",
+        run: maps::a_map_that_a_job_writes_is_seen_from_outside_and_outlives_job_and_hosts,
+    },
+    Test {
+        name: "a_map_is_changed_from_outside_and_done_away_with",
+        run: maps::a_map_is_changed_from_outside_and_done_away_with,
+    },
     Test {
         name: "a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_killed",
         run: life::a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_killed,
@@ -182,6 +192,30 @@ const TESTS: &[Test] = &[
     Test {
         name: "what_is_published_is_the_same_over_other_numbers_of_workers",
         run: survives::what_is_published_is_the_same_over_other_numbers_of_workers,
+    },
+    Test {
+        name: "a_host_is_drained_under_a_job_and_what_is_published_is_the_same",
+        run: drains::a_host_is_drained_under_a_job_and_what_is_published_is_the_same,
+    },
+    Test {
+        name: "a_drain_goes_on_though_its_command_and_the_leader_are_killed",
+        run: drains::a_drain_goes_on_though_its_command_and_the_leader_are_killed,
+    },
+    Test {
+        name: "a_host_that_dies_while_it_is_drained_is_left_all_the_same",
+        run: drains::a_host_that_dies_while_it_is_drained_is_left_all_the_same,
+    },
+    Test {
+        name: "a_drain_loses_no_number_of_a_job_without_a_guarantee",
+        run: drains::a_drain_loses_no_number_of_a_job_without_a_guarantee,
+    },
+    Test {
+        name: "a_drain_that_can_not_be_is_refused_with_the_reason_and_changes_nothing",
+        run: drains::a_drain_that_can_not_be_is_refused_with_the_reason_and_changes_nothing,
+    },
+    Test {
+        name: "an_update_without_room_is_told_and_taken_back_by_itself_or_by_the_numbers_before",
+        run: drains::an_update_without_room_is_told_and_taken_back_by_itself_or_by_the_numbers_before,
     },
     Test {
         name: "the_snapshots_of_a_job_are_shown_and_checked",

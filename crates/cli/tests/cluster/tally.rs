@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use ardea::core::Parallelism;
 use ardea::core::{Error, ErrorCode};
 use ardea::prelude::*;
+use ardea_connect_grid::{ClusterMap, put};
+use serde::{Deserialize, Serialize};
 
 /// How many keys the numbers are counted by.
-const KEYS: u64 = 23;
+pub const KEYS: u64 = 23;
 
 /// Whether this process is to be that job.
 pub fn is_asked_for() -> bool {
@@ -20,8 +22,15 @@ fn wrong() -> Error {
     Error::new(ErrorCode::InvalidConfig, "tally FOLDER NUMBERS RATE")
 }
 
-/// `tally FOLDER NUMBERS RATE [HOW]`: so many numbers, so many a second. Another version of it has other keys (`text`), or fails with each
-/// record (`fails`).
+/// What a key has in the map `tally`.
+#[derive(Clone, Serialize, Deserialize)]
+struct Counted {
+    parity: String,
+    count: u64,
+}
+
+/// `tally FOLDER NUMBERS RATE [HOW]`: so many numbers, so many a second. Another version of it has other keys (`text`), fails with each
+/// record (`fails`), or writes to a map of the cluster (`map`).
 pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
     let [_, folder, numbers, rate, how @ ..] = arguments else {
         return Err(wrong());
@@ -41,6 +50,19 @@ pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
         .build();
     let fails = how == "fails";
     let numbers = p.read_from(source).named("numbers");
+    if how == "map" {
+        let map = ClusterMap::<u64, Counted>::new("tally")?;
+        numbers
+            .key_by(|number| number % KEYS)
+            .rolling("counts", count())
+            .parallelism(two)
+            .write_to(put(&map, |(key, count): &(u64, u64)| {
+                let parity = ["even", "odd"][(key % 2) as usize].to_string();
+                let count = *count;
+                (*key, Counted { parity, count })
+            }));
+        return Ok(p);
+    }
     if how == "text" {
         numbers
             .key_by(|number| (number % KEYS).to_string())

@@ -451,3 +451,27 @@ fn the_book_has_every_setting_of_clusters_and_its_topology_can_be_packed() {
         "{config}"
     );
 }
+
+#[test]
+fn maps_are_printed_for_people_and_programs() {
+    let served = Served::with_word_count();
+    let listed = served.succeed("map list");
+    assert!(
+        listed.contains("berths  text  any value        1"),
+        "{listed}"
+    );
+    assert_eq!(served.succeed("map get berths seagull"), "7\n");
+    served.succeed("map put berths tern {\"berth\":9}");
+    served.succeed("map put berths gull text");
+    let scanned = served.succeed("map scan berths");
+    assert_eq!(scanned, "gull  \"text\"\nseagull  7\ntern  {\"berth\":9}\n");
+    let scanned = json(&served.succeed("map scan berths --limit 1 --json"));
+    assert_eq!(scanned["more"], true);
+    assert_eq!(scanned["entries"][0]["value"], "text");
+    assert_eq!(served.succeed("map remove berths tern"), "{\"berth\":9}\n");
+    fails(&served, "map get berths tern", 2, "ARD-626");
+    fails(&served, "map get quays tern", 2, "ARD-626");
+    fails(&served, "map scan berths --where berth", 2, "FIELD=VALUE");
+    served.succeed("map drop berths");
+    assert_eq!(served.succeed("map scan berths"), "");
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 47] = [
+const COMMANDS: [&[&str]; 57] = [
     &[],
     &["demo"],
     &["run"],
@@ -31,6 +31,16 @@ const COMMANDS: [&[&str]; 47] = [
     &["cluster", "start"],
     &["cluster", "stop"],
     &["cluster", "status"],
+    &["cluster", "drain"],
+    &["cluster", "undrain"],
+    &["map"],
+    &["map", "list"],
+    &["map", "get"],
+    &["map", "scan"],
+    &["map", "watch"],
+    &["map", "put"],
+    &["map", "remove"],
+    &["map", "drop"],
     &["state"],
     &["state", "dump"],
     &["state", "remove"],

@@ -164,7 +164,7 @@ fn a_server_that_dies_is_waited_for_and_every_record_is_written() {
         .all(|instance| instance.metrics.records_in == 0)
     {
         assert!(Instant::now() < deadline, "nothing is written");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(1));
     }
     server.kill();
     server.restart();

@@ -117,7 +117,7 @@ fn a_server_that_dies_is_waited_for_and_every_record_is_carried_out() {
         .all(|instance| instance.metrics.records_in == 0)
     {
         assert!(Instant::now() < deadline, "nothing is written");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(1));
     }
     server.kill();
     server.restart();
@@ -141,7 +141,7 @@ fn a_server_that_is_full_is_waited_for_and_every_record_is_carried_out() {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !ask::<String>(&url, &["INFO", "errorstats"]).contains("OOM") {
         assert!(Instant::now() < deadline, "nothing is written");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(1));
     }
     let _: () = ask(&url, &["CONFIG", "SET", "maxmemory", "0"]);
     job.join().unwrap();

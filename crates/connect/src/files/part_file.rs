@@ -191,7 +191,7 @@ fn locked(part: &Path, mut between: impl FnMut()) -> Result<File> {
     }
 }
 
-pub(super) fn in_use(part: &Path) -> Error {
+fn in_use(part: &Path) -> Error {
     let what = format!(
         "{} is being written by another job or instance",
         part.display()

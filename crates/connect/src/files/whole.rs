@@ -9,7 +9,7 @@ use ardea_core::{Error, ErrorCode, Result};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::part_file::{cannot_write, in_use, is_named, part_options};
+use super::part_file::{cannot_write, is_named, part_options};
 
 /// A part that has all its content.
 pub(super) struct Whole {
@@ -94,7 +94,7 @@ pub(super) fn reopened(part: &Path, length: u64) -> Result<Option<File>> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::Error(error)) => return Err(failed(error)),
-        Err(TryLockError::WouldBlock) => return Err(in_use(part)),
+        Err(TryLockError::WouldBlock) => return Err(still_held(part)),
     }
     let has = file.metadata().map_err(failed)?.len();
     if has < length {
@@ -110,6 +110,16 @@ pub(super) fn reopened(part: &Path, length: u64) -> Result<Option<File>> {
         .and_then(|()| file.seek(SeekFrom::End(0)))
         .map_err(failed)?;
     Ok(Some(file))
+}
+
+/// Its name tells whose file it is: a process that hangs, or that nobody could end, of the same job.
+fn still_held(part: &Path) -> Error {
+    let what = format!(
+        "{} is still held by a process of an earlier life of the job",
+        part.display()
+    );
+    Error::new(ErrorCode::StillHeld, what)
+        .hint("the job goes on by itself when that process has ended; end it if it hangs")
 }
 
 /// Has the disk keep the names in the folder of a file.

@@ -154,7 +154,7 @@ impl fmt::Display for EpochsNote {
             }
             EpochsNote::Waiting(why) => write!(
                 f,
-                "the job waits until what it goes back to can be read: {why}"
+                "the job waits until what it goes back to can be had: {why}"
             ),
             EpochsNote::SafeMode(why) => {
                 write!(

@@ -24,6 +24,8 @@ pub(super) struct Container {
     /// For a master that has taken over: until when a worker may come that it doesn't know of, and that is running. Even if one
     /// has come: it may be one that was replaced before.
     unheard_until: Option<Duration>,
+    /// Since when its first worker has been waited for.
+    awaited_since: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,10 +85,13 @@ impl JobMaster {
                 backoff: Backoff::new(backoff),
                 newest_start: 0,
                 unheard_until: taken_over.then_some(now + patience),
+                awaited_since: Some(now),
             });
             container.instances = instances;
         }
         self.containers.retain(|id, _| ids.contains(id));
+        // Nor is anything asked any more of one that is not wanted.
+        self.desk.retain_containers(|id| ids.contains(&id));
         self.peers.retain(|id| ids.contains(&id));
         let gone: Vec<_> = self
             .workers
@@ -101,7 +106,6 @@ impl JobMaster {
             }
             self.workers.remove(&id);
             self.ended.remove(&id);
-            self.desk.forget(Subject::Container(id));
         }
         let order = self.next_order();
         let call = SchedulerCall::Have(self.requests(&plan));
@@ -183,6 +187,14 @@ impl JobMaster {
         }
     }
 
+    /// Whether the job lacks something while this container has no worker.
+    fn lacks(&self, container: ContainerId) -> bool {
+        match &self.scaling {
+            Some(scaling) => scaling.lacks(container),
+            None => self.needs(container),
+        }
+    }
+
     /// Whether the job does without this container: its plan has none of that number, nor has, while plans change, the one before it, from
     /// which containers are given back when everybody routes by the new one.
     pub fn does_without(&self, id: ContainerId) -> bool {
@@ -202,13 +214,14 @@ impl JobMaster {
     pub(super) fn is_worker_missing(&self) -> bool {
         // No container without a worker is settled.
         let mut unsettled = self.unsettled.iter();
-        unsettled.any(|id| self.needs(*id) && !self.workers.contains_key(id))
+        unsettled.any(|id| self.lacks(*id) && !self.workers.contains_key(id))
     }
 
     /// A container's worker has come.
     pub(super) fn joined(&mut self, worker: WorkerId, actions: &mut Vec<MasterAction>) {
         actions.push(MasterAction::Note(Note::Joined(worker)));
         if let Some(container) = self.containers.get_mut(&worker.container) {
+            container.awaited_since = None;
             container.newest_start = container.newest_start.max(worker.incarnation);
             // A restart that was asked for by a person goes on even if the old worker comes once more.
             if !self.restarting.contains_key(&worker.container) {
@@ -216,6 +229,14 @@ impl JobMaster {
                 self.desk.forget(Subject::Container(worker.container));
             }
         }
+    }
+
+    /// The container that the job had not before that plan, and whose first worker has been waited for longest; since when.
+    pub(super) fn longest_awaited(&self, before: &PackingPlan) -> Option<(ContainerId, Duration)> {
+        let new = self.containers.iter();
+        let new = new.filter(|(id, _)| before.container(**id).is_none());
+        let awaited = new.filter_map(|(id, container)| Some((*id, container.awaited_since?)));
+        awaited.min_by_key(|(_, since)| *since)
     }
 
     /// A container's worker is lost.
@@ -348,7 +369,7 @@ impl JobMaster {
     ) {
         let started = match answer {
             SchedulerAnswer::Failed(why) => {
-                self.desk.failed(now, order);
+                self.desk.failed(now, order, &why);
                 actions.push(MasterAction::Note(Note::SchedulerFailed(why)));
                 return;
             }

@@ -108,7 +108,9 @@ impl JobMaster {
         }
         let first = self.containers.is_empty();
         match (&record.previous, &mut self.scaling) {
-            (Some(previous), None) => {
+            (Some(previous), scaling)
+                if scaling.as_ref().map(Scaling::next) != Some(record.plan_version) =>
+            {
                 let last = (previous.version, Arc::clone(&previous.plan));
                 let next = (record.plan_version, Arc::clone(plan));
                 self.scaling = Some(Scaling::new(last, next, previous.switched));
@@ -177,6 +179,9 @@ impl JobMaster {
             if self.decide_upgrade(now, actions) {
                 return;
             }
+            if self.decide_return(now, actions) || self.decide_moves(actions) {
+                return;
+            }
             if self.lives.is_some() {
                 return self.decide_lives();
             }
@@ -222,7 +227,7 @@ impl JobMaster {
     }
 
     /// Whether every worker has said that all it has to run has ended, while none is missing and no plan is being changed.
-    fn has_finished(&self) -> bool {
+    pub(super) fn has_finished(&self) -> bool {
         let all = !self.containers.is_empty() && self.ended.len() == self.containers.len();
         all && self.scaling.is_none() && self.unsettled.is_empty()
     }
@@ -298,15 +303,8 @@ impl JobMaster {
             Command::Deactivate => Intent::Pause,
             Command::Kill => Intent::Kill,
             Command::Upgrade(order) => {
-                return match self.begin_upgrade(&mut record, *order) {
-                    Ok(true) => {
-                        self.deciding = Some(id);
-                        self.keeper.propose(record);
-                        None
-                    }
-                    Ok(false) => Some(Ok(())),
-                    Err(refused) => Some(Err(refused)),
-                };
+                let begun = self.begin_upgrade(&mut record, *order);
+                return self.follow(id, record, begun);
             }
             // The conductor has been told.
             Command::Epochs(_) => return None,
@@ -337,7 +335,7 @@ impl JobMaster {
         None
     }
 
-    /// Stores the record, if there is another plan in it.
+    /// Stores the record, if it is another one: the command is answered then.
     fn follow(
         &mut self,
         id: CommandId,
@@ -356,7 +354,7 @@ impl JobMaster {
     }
 
     /// The plan that another one may follow now.
-    fn plan_to_follow(&self, record: &JobRecord) -> Result<Arc<PackingPlan>, Refused> {
+    pub(super) fn plan_to_follow(&self, record: &JobRecord) -> Result<Arc<PackingPlan>, Refused> {
         if self.scaling.is_some() || record.previous.is_some() {
             return Err(self.busy("being updated"));
         }
@@ -369,7 +367,12 @@ impl JobMaster {
     }
 
     /// Puts the next plan into the record.
-    fn put_next(&self, record: &mut JobRecord, plan: Arc<PackingPlan>, next: PackingPlan) {
+    pub(super) fn put_next(
+        &self,
+        record: &mut JobRecord,
+        plan: Arc<PackingPlan>,
+        next: PackingPlan,
+    ) {
         record.previous = Some(Previous {
             plan,
             version: record.plan_version,
@@ -381,6 +384,10 @@ impl JobMaster {
 
     /// Puts a plan of so many containers into the record; whether it is another one.
     fn rescale(&self, record: &mut JobRecord, containers: NonZeroU32) -> Result<bool, Refused> {
+        if self.can_take_back(record) && record.is_rescaled_from(containers) {
+            record.take_back();
+            return Ok(true);
+        }
         let plan = self.plan_to_follow(record)?;
         let next = self
             .manager
@@ -402,12 +409,17 @@ impl JobMaster {
         record: &mut JobRecord,
         parallelism: &BTreeMap<VertexName, u32>,
     ) -> Result<bool, Refused> {
-        let plan = self.plan_to_follow(record)?;
+        let busy = self.plan_to_follow(record);
         let wanted = parallelism.iter();
         let demand = record
             .demand
-            .rescaled(wanted.map(|(vertex, count)| (vertex.as_str(), *count)))
-            .map_err(|error| Refused::impossible(&error))?;
+            .rescaled(wanted.map(|(vertex, count)| (vertex.as_str(), *count)));
+        if self.can_take_back(record) && demand.as_ref().is_ok_and(|it| record.is_updated_from(it))
+        {
+            record.take_back();
+            return Ok(true);
+        }
+        let (plan, demand) = (busy?, demand.map_err(|error| Refused::impossible(&error))?);
         if demand == record.demand {
             return Ok(false);
         }

@@ -9,6 +9,7 @@ use ardea_core::Epoch;
 use ardea_packing::{ContainerId, InstanceId, InstanceLimits, Resources, VertexName};
 use serde::{Deserialize, Serialize};
 
+use super::Displaced;
 use crate::{
     BackoffConfig, Cause, EpochsCommand, EpochsConfig, EpochsNote, EpochsRecord, Generation,
     JobRecord, MembershipConfig, Order, PlanVersion, Refused, RequestId, StoreReply, StoreRequest,
@@ -32,6 +33,10 @@ pub struct MasterConfig {
     pub repeat_after: Duration,
     /// How long changes of workers' places are gathered before all others are told.
     pub gather_peers: Duration,
+    /// How long containers of a next plan may be refused by the scheduler before the job goes back to the plan that it has.
+    pub room_within: Duration,
+    /// How long containers of a next plan may take to come up, however often they are started again, before the job goes back.
+    pub up_within: Duration,
     /// To how many instances a job may be updated.
     pub instances: InstanceLimits,
     /// What the job promises, and when its epochs end; none if it promises nothing.
@@ -48,6 +53,8 @@ impl Default for MasterConfig {
             restart: BackoffConfig::default(),
             repeat_after: Duration::from_secs(1),
             gather_peers: Duration::from_millis(50),
+            room_within: Duration::from_secs(30),
+            up_within: Duration::from_secs(120),
             instances: InstanceLimits::default(),
             epochs: None,
         }
@@ -89,6 +96,8 @@ pub enum MasterEvent {
     Epochs(RequestId, StoreReply<Arc<EpochsRecord>>),
     /// The scheduler's answer to the call of that order.
     Scheduler(Order, SchedulerAnswer),
+    /// These containers, and no others, are to leave their hosts, says the scheduler: again and again, as long as that is so.
+    Displaced(Vec<Displaced>),
     /// A user wants something.
     Command(CommandId, Command),
 }
@@ -244,6 +253,26 @@ pub enum Note {
     RestartAt(ContainerId, Duration),
     /// The scheduler could not do something.
     SchedulerFailed(String),
+    /// A container leaves its host, which is drained: another is to take its place.
+    Moves {
+        /// The container.
+        container: ContainerId,
+        /// The host.
+        host: String,
+        /// What its instances are to run in.
+        to: ContainerId,
+    },
+    /// A container is to leave its host, which is drained, and no other has room for it.
+    Stuck {
+        /// The container.
+        container: ContainerId,
+        /// The host.
+        host: String,
+        /// What is missing.
+        why: String,
+    },
+    /// The job goes back to the plan that it comes from, for this reason: the next one is given up before anything was changed.
+    WentBack(String),
     /// An instance failed, and was started again by its worker.
     Problem(InstanceId, String),
     /// Something about the job's epochs.

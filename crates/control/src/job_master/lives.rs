@@ -96,6 +96,11 @@ impl Lives {
         }
     }
 
+    /// Whether the present life runs by that plan, and the conductor has not been told of this one.
+    pub(super) fn runs_by(&self, plan: PlanVersion, next: PlanVersion) -> bool {
+        self.are_conducted() && self.plan == Some(plan) && self.arranged != Some(next)
+    }
+
     fn generation(&self) -> Option<Generation> {
         self.life.map(|life| life.generation)
     }
@@ -116,9 +121,14 @@ impl Lives {
     }
 
     fn run(&self, intent: Intent) -> Run {
+        let goes_on = self.life.is_some_and(|life| life.from.is_some());
+        // While what it begins from can't be read it is tried again and again: sinks without exactly-once would show the same each time.
+        let begins_early = goes_on && self.epochs.waits_because().is_none();
+        let is_paused = self.is_paused || intent == Intent::Pause;
         match self.stage {
+            Stage::Beginning if begins_early && !is_paused => Run::Early,
             Stage::Idle | Stage::Beginning => Run::Prepared,
-            _ if self.is_paused || intent == Intent::Pause => Run::Paused,
+            _ if is_paused => Run::Paused,
             Stage::Resuming(_) | Stage::Running => Run::Running,
         }
     }
@@ -295,14 +305,16 @@ impl JobMaster {
             return;
         };
         let version = record.plan_version;
-        if lives.arranged == Some(version) {
+        // What is just being taken back is followed by nobody.
+        if lives.arranged == Some(version) || self.keeper.is_changing_plans() {
             return;
         }
         let follows = match &record.previous {
             None => true,
             Some(_) => {
                 let mut containers = plan.containers().iter();
-                containers.all(|container| self.workers.contains_key(&container.id))
+                let are_there = containers.all(|it| self.workers.contains_key(&it.id));
+                are_there && !self.waits_for_scheduler()
             }
         };
         if follows {
@@ -356,6 +368,12 @@ impl JobMaster {
             Stage::Running if !is_missing() => JobPhase::Running,
             _ => JobPhase::Recovering,
         })
+    }
+
+    /// Whether no other life follows the present one.
+    pub(super) fn are_lives_over(&self) -> bool {
+        let lives = self.lives.as_ref();
+        lives.is_some_and(|lives| lives.over.is_some() || lives.is_condemned)
     }
 
     /// Whether the present life runs, by the newest plan.

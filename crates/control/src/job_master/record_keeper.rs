@@ -83,6 +83,15 @@ impl RecordKeeper {
         self.known.is_none() || self.wanted.is_some()
     }
 
+    /// Whether a record with another plan than the stored one is being written.
+    pub(super) fn is_changing_plans(&self) -> bool {
+        let Some(Wanted::Write(wanted)) = &self.wanted else {
+            return false;
+        };
+        let known = self.record().map(|record| record.plan_version);
+        known != Some(wanted.plan_version)
+    }
+
     /// Has it written; [`Kept::Stored`] says when it is. Only when not busy.
     pub(super) fn propose(&mut self, mut record: JobRecord) {
         record.epoch = self.epoch;

@@ -31,6 +31,8 @@ struct Pending {
     call: SchedulerCall,
     send_at: Duration,
     backoff: Backoff,
+    /// Why it failed the last time, and when it first did.
+    refused: Option<(String, Duration)>,
 }
 
 impl SchedulerDesk {
@@ -52,12 +54,21 @@ impl SchedulerDesk {
                 most: Duration::from_secs(10),
                 forgets_after: Duration::from_secs(60),
             }),
+            refused: None,
         };
         self.calls.insert(subject, pending);
     }
 
     pub(super) fn forget(&mut self, subject: Subject) {
         self.calls.remove(&subject);
+    }
+
+    /// Forgets the calls about containers that are not these.
+    pub(super) fn retain_containers(&mut self, is_kept: impl Fn(ContainerId) -> bool) {
+        self.calls.retain(|subject, _| match subject {
+            Subject::Job => true,
+            Subject::Container(id) => is_kept(*id),
+        });
     }
 
     pub(super) fn is_waiting(&self, subject: Subject) -> bool {
@@ -82,11 +93,25 @@ impl SchedulerDesk {
         Some((subject, pending.call))
     }
 
+    /// Why the call about something fails, as long as it does, and since when.
+    pub(super) fn refusal(&self, subject: Subject) -> Option<(&str, Duration)> {
+        let (why, since) = self.calls.get(&subject)?.refused.as_ref()?;
+        Some((why, *since))
+    }
+
+    /// Why one of the calls fails, the job's before those of containers.
+    pub(super) fn any_refusal(&self) -> Option<&str> {
+        let mut calls = self.calls.values();
+        calls.find_map(|pending| pending.refused.as_ref().map(|(why, _)| why.as_str()))
+    }
+
     /// A call has failed: it is repeated after a while.
-    pub(super) fn failed(&mut self, now: Duration, order: Order) {
+    pub(super) fn failed(&mut self, now: Duration, order: Order, why: &str) {
         let mut calls = self.calls.values_mut();
         if let Some(pending) = calls.find(|pending| pending.order == order) {
             pending.send_at = pending.backoff.failed(now);
+            let since = pending.refused.take().map_or(now, |(_, since)| since);
+            pending.refused = Some((why.to_string(), since));
         }
     }
 }

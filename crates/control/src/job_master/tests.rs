@@ -1,6 +1,7 @@
 //! A master by hand: the state manager and the scheduler answer at once, workers are played by the test.
 
 mod lives;
+mod returning;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,10 @@ struct Desk {
     is_unfollowed: bool,
     /// Whether the state manager does not say whether it takes what is written, and can't be read after that.
     is_torn: bool,
+    /// Whether the scheduler has no room for more containers than two, or for larger ones.
+    is_full: bool,
+    /// Whether the scheduler starts no container again.
+    is_deaf: bool,
 }
 
 fn job() -> JobRef {
@@ -87,6 +92,8 @@ impl Desk {
             refuses: false,
             is_unfollowed: false,
             is_torn: false,
+            is_full: false,
+            is_deaf: false,
         };
         desk.happens(MasterEvent::Tick);
         desk
@@ -118,8 +125,21 @@ impl Desk {
                         events.push(MasterEvent::Epochs(id, self.store_epochs(request)));
                     }
                     MasterAction::Scheduler(order, call) => {
+                        let is_larger = |it: &ContainerRequest| it.required.cpu.0 > 2_300;
+                        let is_more = match &call {
+                            SchedulerCall::Have(wanted) => {
+                                wanted.len() > 2 || wanted.iter().any(is_larger)
+                            }
+                            _ => false,
+                        };
+                        let is_again = matches!(call, SchedulerCall::Restart(_));
+                        let is_refused = self.is_full && is_more || self.is_deaf && is_again;
+                        let answer = match is_refused {
+                            true => SchedulerAnswer::Failed("no host has room".into()),
+                            false => SchedulerAnswer::Done,
+                        };
                         self.calls.push(call);
-                        events.push(MasterEvent::Scheduler(order, SchedulerAnswer::Done));
+                        events.push(MasterEvent::Scheduler(order, answer));
                     }
                     MasterAction::Reply(id, reply) => self.replies.push((id, reply)),
                     MasterAction::JobGone => self.finished = true,

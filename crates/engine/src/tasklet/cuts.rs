@@ -5,6 +5,7 @@ use std::time::Duration;
 use ardea_core::{Progress, Result};
 
 use super::{Place, SliceEnd, Tasklet};
+use crate::stage::Stage;
 
 /// How long a slice may take longer for cuts.
 const CUT_SLICE: Duration = Duration::from_micros(50);
@@ -13,7 +14,7 @@ const CUT_SLICE: Duration = Duration::from_micros(50);
 const CUT_SLICE_ALONE: Duration = Duration::from_millis(1);
 
 impl Tasklet {
-    /// Gives the stages back what they remembered; how the slice ends, if they have not got all of it yet.
+    /// Gives the stages back what they remembered; how the slice ends, if they have not got enough of it to begin.
     pub(super) fn restore(&mut self, start: Duration) -> Result<Option<SliceEnd>> {
         let mut all = Progress {
             made: false,
@@ -25,6 +26,7 @@ impl Tasklet {
             all = all | self.stages[at].restore(until)?;
         }
         self.is_restored = all.done;
+        self.is_returning = self.stages.iter().any(Stage::is_returning);
         Ok(match all {
             Progress { done: true, .. } => None,
             Progress { made: true, .. } => Some(SliceEnd::Again),
@@ -32,6 +34,23 @@ impl Tasklet {
                 wake_at: Some(start.saturating_add(self.turns.idle_poll)),
             }),
         })
+    }
+
+    /// After the records of a slice: gives stages that have begun early more of what they remembered. Says whether anything moved, then or
+    /// `before`, and when that was over.
+    #[cold]
+    pub(super) fn bring_back(&mut self, before: bool, now: Duration) -> Result<(bool, Duration)> {
+        let (mut moved, mut last) = (before, now);
+        for at in 0..self.stages.len() {
+            if self.stages[at].is_returning() {
+                self.at = Place::Stage(at);
+                let until = last + self.turns.slice.max(CUT_SLICE);
+                moved |= self.stages[at].bring_back(until)?;
+                last = self.stages[at].context.clock.now();
+            }
+        }
+        self.is_returning = self.stages.iter().any(Stage::is_returning);
+        Ok((moved, last))
     }
 
     /// After the records of a slice: tells what came of epochs, and writes on at cuts. Says whether anything moved, then or `before`, and

@@ -1,9 +1,12 @@
 //! Keeps cuts in memory, makes snapshots of them, and hands these out again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ardea_core::{Cut, Epoch, PartitionId, Result, StateChunk, StateEntry, Waker};
+use ardea_core::{
+    Cut, Epoch, Instance, PARTITION_COUNT, PartitionId, Result, StateChunk, StateEntry, Waker,
+};
 use ardea_engine::{
     CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, InstanceName, JobHandle,
 };
@@ -227,18 +230,149 @@ impl CutSource for Snapshot {
         Ok(Box::new(Reader {
             left: entries.map(copy).collect(),
             says_not_yet: true,
+            of: of.instance,
+            by_partition: None,
         }))
     }
 }
 
-/// Hands entries out seven at a time, and says that there are none yet before each time.
+/// A snapshot of which one partition does not come back before it may.
+pub struct Held {
+    pub snapshot: Arc<Snapshot>,
+    pub partition: PartitionId,
+    pub may_come: Arc<AtomicBool>,
+}
+
+impl CutSource for Held {
+    fn epoch(&self) -> Epoch {
+        self.snapshot.epoch
+    }
+
+    fn open(&self, of: &InstanceName) -> Result<Box<dyn CutReader>> {
+        Ok(Box::new(HeldReader {
+            reader: self.snapshot.open(of)?,
+            partition: self.partition,
+            may_come: Arc::clone(&self.may_come),
+            is_next: false,
+        }))
+    }
+}
+
+struct HeldReader {
+    reader: Box<dyn CutReader>,
+    partition: PartitionId,
+    may_come: Arc<AtomicBool>,
+    is_next: bool,
+}
+
+impl CutReader for HeldReader {
+    fn read(&mut self, into: &mut StateChunk, waker: &Waker) -> Result<CutRead> {
+        if self.is_next {
+            if !self.may_come.load(Ordering::SeqCst) {
+                waker.wake();
+                return Ok(CutRead::NotYet);
+            }
+            self.is_next = false;
+            return Ok(CutRead::Partition(self.partition));
+        }
+        let read = self.reader.read(into, waker)?;
+        if read == CutRead::Partition(self.partition) {
+            self.is_next = true;
+            return Ok(CutRead::NotYet);
+        }
+        Ok(read)
+    }
+
+    fn entries_by_partition(&self) -> Option<u64> {
+        self.reader.entries_by_partition()
+    }
+
+    fn go_by_partition(&mut self) {
+        self.reader.go_by_partition();
+    }
+
+    fn hurry(&mut self, partitions: &[PartitionId]) {
+        self.reader.hurry(partitions);
+    }
+}
+
+/// Hands entries out seven at a time, and says that there are none yet before each time; or partition by partition, and says so now and
+/// then.
 struct Reader {
     left: Vec<Owned>,
     says_not_yet: bool,
+    of: Instance,
+    by_partition: Option<ByPartition>,
+}
+
+/// What is left of a reader that gives partitions.
+#[derive(Default)]
+struct ByPartition {
+    next: VecDeque<Next>,
+    left: BTreeMap<u32, Vec<Owned>>,
+    /// Those that come next, and then all others, the last first.
+    hurried: VecDeque<u32>,
+    calls: u32,
+}
+
+enum Next {
+    Entries(Vec<Owned>),
+    Mark(CutRead),
+}
+
+impl ByPartition {
+    fn read(&mut self, into: &mut StateChunk, waker: &Waker) -> Result<CutRead> {
+        self.calls += 1;
+        if self.calls.is_multiple_of(16) {
+            waker.wake();
+            return Ok(CutRead::NotYet);
+        }
+        if self.next.is_empty() {
+            let hurried = self.hurried.drain(..).collect::<Vec<_>>();
+            let found = hurried
+                .iter()
+                .position(|index| self.left.contains_key(index));
+            let next = found.and_then(|at| self.left.remove_entry(&hurried[at]));
+            let later = found.map_or(hurried.len(), |at| at + 1);
+            self.hurried.extend(&hurried[later..]);
+            let Some((index, entries)) = next.or_else(|| self.left.pop_last()) else {
+                return Ok(CutRead::End);
+            };
+            let partition = PartitionId::from_index(index).unwrap();
+            self.next = [
+                Next::Entries(entries),
+                Next::Mark(CutRead::Partition(partition)),
+            ]
+            .into();
+        }
+        match self.next.pop_front() {
+            Some(Next::Entries(entries)) => {
+                push_all(entries, into)?;
+                Ok(CutRead::Entries)
+            }
+            Some(Next::Mark(mark)) => Ok(mark),
+            None => Ok(CutRead::NotYet),
+        }
+    }
+}
+
+fn push_all(entries: Vec<Owned>, into: &mut StateChunk) -> Result<()> {
+    for (state, partition, key, value) in entries {
+        into.push(StateEntry {
+            state: &state,
+            partition: partition.and_then(PartitionId::from_index),
+            key: &key,
+            value: value.as_deref(),
+        })?;
+    }
+    Ok(())
 }
 
 impl CutReader for Reader {
     fn read(&mut self, into: &mut StateChunk, waker: &Waker) -> Result<CutRead> {
+        if let Some(by_partition) = &mut self.by_partition {
+            return by_partition.read(into, waker);
+        }
         self.says_not_yet = !self.says_not_yet;
         if !self.says_not_yet {
             waker.wake();
@@ -248,15 +382,41 @@ impl CutReader for Reader {
             return Ok(CutRead::End);
         }
         let rest = self.left.split_off(self.left.len().min(7));
-        for (state, partition, key, value) in std::mem::replace(&mut self.left, rest) {
-            into.push(StateEntry {
-                state: &state,
-                partition: partition.and_then(PartitionId::from_index),
-                key: &key,
-                value: value.as_deref(),
-            })?;
-        }
+        push_all(std::mem::replace(&mut self.left, rest), into)?;
         Ok(CutRead::Entries)
+    }
+
+    fn entries_by_partition(&self) -> Option<u64> {
+        Some(self.left.len() as u64)
+    }
+
+    fn go_by_partition(&mut self) {
+        let all = (0..PARTITION_COUNT).filter_map(PartitionId::from_index);
+        let own = all.filter(|it| it.owner(self.of.parallelism) == self.of.index);
+        let mut left: BTreeMap<u32, Vec<Owned>> = own.map(|it| (it.index(), vec![])).collect();
+        let mut base = Vec::new();
+        for entry in self.left.drain(..) {
+            match entry.1 {
+                None => base.push(entry),
+                Some(index) => left.entry(index).or_default().extend([entry]),
+            }
+        }
+        left.retain(|index, _| {
+            PartitionId::from_index(*index)
+                .is_some_and(|it| it.owner(self.of.parallelism) == self.of.index)
+        });
+        self.by_partition = Some(ByPartition {
+            next: [Next::Entries(base), Next::Mark(CutRead::Base)].into(),
+            left,
+            ..ByPartition::default()
+        });
+    }
+
+    fn hurry(&mut self, partitions: &[PartitionId]) {
+        if let Some(by_partition) = &mut self.by_partition {
+            let indexes = partitions.iter().map(|it| it.index());
+            by_partition.hurried.extend(indexes);
+        }
     }
 }
 

@@ -89,15 +89,37 @@ pub struct Counts {
     epoch: Epoch,
     frozen: VecDeque<(u64, u64)>,
     watermark: Option<Watermark>,
+    /// The partitions that are back, of one that has begun before all were.
+    back: Option<BTreeSet<PartitionId>>,
+    wanted: Vec<PartitionId>,
     /// All that is told of time when it begins.
     pub told: Arc<Mutex<Vec<Timestamp>>>,
     /// How many entries have come back.
     pub restored: Arc<AtomicU64>,
+    /// Whether it begins before they have, and how many records it has dealt with by then.
+    pub is_early: bool,
+    pub early: Arc<AtomicU64>,
+}
+
+impl Counts {
+    /// How many of the waiting values, from the first on, it can deal with.
+    fn ready(&mut self, inbox: &mut Inbox) -> Result<usize> {
+        let values = inbox.rows::<u64>()?.values();
+        let Some(back) = &self.back else {
+            return Ok(values.len());
+        };
+        let partitions = values.iter().map(|value| PartitionId::of(&(value % KEYS)));
+        let waits: Vec<_> = partitions.skip_while(|it| back.contains(it)).collect();
+        let ready = values.len() - waits.len();
+        self.early.fetch_add(ready as u64, Ordering::SeqCst);
+        self.wanted.extend(waits);
+        Ok(ready)
+    }
 }
 
 impl Processor for Counts {
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        let room = room(outbox)?;
+        let room = room(outbox)?.min(self.ready(inbox)?);
         for (value, time) in inbox.rows::<u64>()?.drain_front(room) {
             let key = value % KEYS;
             let count = self.counts.entry(key).or_default();
@@ -112,10 +134,38 @@ impl Processor for Counts {
         if self.watermark.is_none() {
             self.told.lock().unwrap().push(watermark.0);
         }
-        assert!(Some(watermark) > self.watermark);
+        // When all is back it is told again.
+        assert!(Some(watermark) > self.watermark || self.is_early);
         self.watermark = Some(watermark);
-        outbox.watermark(watermark);
+        if self.back.is_none() {
+            outbox.watermark(watermark);
+        }
         Ok(Progress::DONE)
+    }
+
+    fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
+        assert_eq!(self.back, None, "no epoch ends before all is back");
+        Ok(Progress::DONE)
+    }
+
+    fn on_edge_done(&mut self, _: Ordinal, _: &mut Outbox) -> Result<Progress> {
+        assert_eq!(self.back, None, "no input ends before all is back");
+        Ok(Progress::DONE)
+    }
+
+    fn begins_early(&mut self, _: u64) -> bool {
+        self.back = self.is_early.then(BTreeSet::new);
+        self.is_early
+    }
+
+    fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
+        let is_new = self.back.as_mut().unwrap().insert(partition);
+        assert!(is_new, "each partition comes back once");
+        Ok(())
+    }
+
+    fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {
+        wanted.append(&mut self.wanted);
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
@@ -152,6 +202,8 @@ impl Processor for Counts {
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         for entry in state {
             assert_eq!(entry.state, "count");
+            let back = self.back.as_ref();
+            assert!(!back.is_some_and(|back| back.contains(&entry.partition.unwrap())));
             self.restored.fetch_add(1, Ordering::SeqCst);
             let before = self.counts.insert(number(entry.key), number(entry.value));
             assert_eq!(before, None, "each key comes once");
@@ -161,6 +213,7 @@ impl Processor for Counts {
 
     fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
         self.epoch = epoch;
+        self.back = None;
         Ok(Progress::DONE)
     }
 
@@ -292,6 +345,9 @@ pub struct Line {
     pub told: Arc<Mutex<Vec<Timestamp>>>,
     /// How many counts have come back from snapshots.
     pub restored: Arc<AtomicU64>,
+    /// Whether numbers are counted before all of them have, and how many were.
+    pub is_early: bool,
+    pub early: Arc<AtomicU64>,
 }
 
 impl Line {
@@ -302,6 +358,8 @@ impl Line {
             shown: Shown::default(),
             told: Arc::default(),
             restored: Arc::default(),
+            is_early: false,
+            early: Arc::default(),
         }
     }
 
@@ -317,9 +375,12 @@ impl Line {
             frozen: VecDeque::new(),
         }));
         let (told, restored) = (Arc::clone(&self.told), Arc::clone(&self.restored));
+        let (is_early, early) = (self.is_early, Arc::clone(&self.early));
         let counts = dag.vertex(vertex("counts", instances[1], move |_| Counts {
             told: Arc::clone(&told),
             restored: Arc::clone(&restored),
+            is_early,
+            early: Arc::clone(&early),
             ..Counts::default()
         }));
         let shown = self.shown.clone();

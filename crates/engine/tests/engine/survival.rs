@@ -2,15 +2,17 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ardea_core::{Dag, Epoch, ErrorCode, Guarantee, Processor, Routing, Timestamp};
+use ardea_core::{
+    Dag, Epoch, ErrorCode, Guarantee, PARTITION_COUNT, PartitionId, Processor, Routing, Timestamp,
+};
 use ardea_engine::{
     Cuts, JobConfig, JobHandle, JobStatus, Keepsakes, Node, NodeConfig, OnInstanceFailure,
 };
 
-use crate::keeper::{Keeper, Snapshot, commit};
+use crate::keeper::{Held, Keeper, Snapshot, commit};
 use crate::processors::{config, over, until, vertex};
 use crate::remembering::{KEYS, Line};
 
@@ -198,6 +200,72 @@ fn a_job_goes_on_with_other_numbers_of_instances() {
         trial.survive(true, &lives, |_| Routing::RoundRobin);
         assert_eq!(trial.line.shown.values(), trial.line.expected(), "{seed}");
     }
+}
+
+#[test]
+fn what_begins_before_its_state_is_back_counts_nothing_wrong_wherever_the_job_is_stopped() {
+    let mut early = 0;
+    for seed in 30..36 {
+        for fuse in [true, false] {
+            let mut trial = Trial::new(Guarantee::ExactlyOnce, seed);
+            trial.line.is_early = true;
+            trial.survive(fuse, &[[2, 2, 2], [1, 3, 1]], |_| Routing::RoundRobin);
+            assert_eq!(trial.line.shown.values(), trial.line.expected(), "{seed}");
+            early += trial.line.early.load(Ordering::SeqCst);
+        }
+    }
+    assert!(early > 0, "it never did");
+}
+
+#[test]
+fn records_flow_while_state_comes_back_but_no_time_is_passed_on_and_no_epoch_ends_before() {
+    let mut line = Line::new(u64::MAX);
+    line.is_early = true;
+    let vertices = [("numbers", 2), ("counts", 1), ("ledger", 1)];
+    let dag = || line.dag([2, 1, 1], Routing::AllToOne);
+    let (node, keeper) = (node_of(false), Arc::new(Keeper::default()));
+    let counted = |job: &JobHandle| job.sum("counts", |metrics| metrics.records_in);
+    let told = |job: &JobHandle, vertex: &str| {
+        let reports = job.metrics().into_iter();
+        let of = reports.filter(|report| &*report.vertex == vertex);
+        of.map(|report| report.metrics.watermark).min().unwrap()
+    };
+    line.limit.store(600, Ordering::SeqCst);
+    let config = keeping(Guarantee::ExactlyOnce, &keeper, None);
+    let job = node.submit(&dag(), config).unwrap();
+    until("all numbers have come", || counted(&job) == 600);
+    let snapshot = commit(&job, &keeper, None, 1, &vertices);
+    job.cancel();
+    over(&job);
+
+    let keys: Vec<PartitionId> = (0..KEYS).map(|key| PartitionId::of(&key)).collect();
+    let mut all = (0..PARTITION_COUNT).filter_map(PartitionId::from_index);
+    let may_come = Arc::<AtomicBool>::default();
+    let held = Held {
+        snapshot: Arc::clone(&snapshot),
+        partition: all.find(|partition| !keys.contains(partition)).unwrap(),
+        may_come: Arc::clone(&may_come),
+    };
+    let mut config = keeping(Guarantee::ExactlyOnce, &keeper, None);
+    config.cuts.source = Some(Arc::new(held));
+    let job = node.submit(&dag(), config).unwrap();
+    line.limit.store(1_200, Ordering::SeqCst);
+    let early = || line.early.load(Ordering::SeqCst);
+    until("numbers are counted", || early() >= 600);
+    job.end_epoch();
+    let ended = |vertex| keeper.cut(vertex, 0, Epoch(2)).is_some();
+    until("the epoch has ended before", || ended("numbers"));
+    assert!(!ended("counts") && !ended("ledger"));
+    assert_eq!(told(&job, "ledger"), Timestamp::MIN);
+    may_come.store(true, Ordering::SeqCst);
+    until("the epoch has ended behind", || ended("ledger"));
+    assert_eq!(told(&job, "ledger"), Timestamp::from_micros(1_200));
+    assert_eq!(counted(&job), 600);
+    commit(&job, &keeper, Some(&*snapshot), 2, &vertices);
+    let expected = Line::new(1_200).expected();
+    until("all is shown", || line.shown.values() == expected);
+    job.cancel();
+    over(&job);
 }
 
 #[test]

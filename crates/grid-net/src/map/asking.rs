@@ -1,29 +1,33 @@
 //! How a map asks for what it needs, and what its answers mean.
 
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, TrySendError, channel};
+use std::sync::mpsc::{RecvTimeoutError, TrySendError, channel};
 
 use ardea_codec::Kept;
 use ardea_core::{Error, ErrorCode, Key, PartitionId, Result, Waker};
 use ardea_grid::{Answer, Operation, Outcome, Refusal};
 
 use super::GridMap;
+use crate::asker::{Answers, Asker, Group, Outcomes};
 use crate::config::is_in_function;
-use crate::driver::{Asker, Order};
 use crate::ears::Ear;
 use crate::mailbox::weight_of_request;
+use crate::orders::{Ask, Order, Stopped};
 
 /// How many operations of one call are under way at a time.
 const UNDER_WAY: usize = 4096;
+
+/// How many are ordered together at most, and about how many bytes of them.
+const TOGETHER: usize = 512;
+const TOGETHER_BYTES: usize = 512 << 10;
 
 impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// Has something hear of all that happens to the map; returns when it does.
     pub(super) fn hear(&self, ear: Arc<dyn Ear>) -> Result<()> {
         self.check_outside()?;
         let (ready, told) = channel();
-        let order = Order::Listen(self.id, ear, ready);
-        let sent = self.inner.orders.send(order);
-        sent.map_err(|_| self.is_stopped())?;
+        let ordered = self.inner.helm.order(Order::Listen(self.id, ear, ready));
+        ordered.map_err(|Stopped| self.is_stopped())?;
         match told.recv_timeout(self.inner.patience) {
             Ok(()) => Ok(()),
             Err(RecvTimeoutError::Disconnected) => Err(self.is_stopped()),
@@ -39,11 +43,22 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     }
 
     pub(super) fn ask(&self, partition: PartitionId, operation: Operation) -> Result<Answer> {
-        let (tell, told) = channel();
-        self.order(partition, operation, 0, tell)?;
-        match told.recv() {
-            Ok((_, outcome)) => self.judge(outcome),
-            Err(_) => Err(self.is_stopped()),
+        self.check_outside()?;
+        let answers = Arc::new(Answers::default());
+        let room = self.inner.room.take(weight_of_request(&operation));
+        let asker = Asker::new(0, &Arc::new(Group::new(&answers, room)));
+        let ask = Ask {
+            partition,
+            operation,
+            asker,
+        };
+        let ordered = self.inner.helm.ask(Order::Ask(Box::new(ask)));
+        ordered.map_err(|Stopped| self.is_stopped())?;
+        let mut outcomes = Outcomes::new();
+        self.inner.helm.wait(&answers, &mut outcomes);
+        match outcomes.pop() {
+            Some((_, outcome)) => self.judge(outcome),
+            None => Err(self.is_stopped()),
         }
     }
 
@@ -53,35 +68,70 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         operations: impl Iterator<Item = Result<(PartitionId, Operation)>>,
         mut take: impl FnMut(usize, Answer) -> Result<()>,
     ) -> Result<()> {
-        let (tell, told) = channel();
-        let mut hear = || -> Result<()> {
-            let (number, outcome) = told.recv().map_err(|_| self.is_stopped())?;
-            take(number as usize, self.judge(outcome)?)
-        };
+        self.check_outside()?;
+        let (answers, mut outcomes) = (Arc::new(Answers::default()), Outcomes::new());
         let mut under_way = 0;
-        for (number, operation) in (0_u64..).zip(operations) {
-            let (partition, operation) = operation?;
-            if under_way == UNDER_WAY {
-                hear()?;
-                under_way -= 1;
+        let mut hear = |under_way: &mut usize, outcomes: &mut Outcomes| {
+            *under_way -= outcomes.len();
+            let mut all = outcomes.drain(..);
+            all.try_for_each(|(number, outcome)| take(number as usize, self.judge(outcome)?))
+        };
+        let mut operations = (0_u64..).zip(operations);
+        loop {
+            let some = self.some(&mut operations)?;
+            if some.is_empty() {
+                break;
             }
-            self.order(partition, operation, number, tell.clone())?;
-            under_way += 1;
+            while under_way + some.len() > UNDER_WAY {
+                self.inner.helm.wait(&answers, &mut outcomes);
+                hear(&mut under_way, &mut outcomes)?;
+            }
+            under_way += some.len();
+            self.order_all(some, &answers)?;
+            if answers.take(&mut outcomes) {
+                hear(&mut under_way, &mut outcomes)?;
+            }
         }
-        (0..under_way).try_for_each(|_| hear())
+        while under_way > 0 {
+            self.inner.helm.wait(&answers, &mut outcomes);
+            hear(&mut under_way, &mut outcomes)?;
+        }
+        Ok(())
     }
 
-    fn order(
+    /// The next few.
+    fn some(
         &self,
-        partition: PartitionId,
-        operation: Operation,
-        number: u64,
-        tell: Sender<(u64, Outcome)>,
+        operations: &mut impl Iterator<Item = (u64, Result<(PartitionId, Operation)>)>,
+    ) -> Result<Vec<(u64, PartitionId, Operation)>> {
+        let (mut some, mut bytes) = (Vec::new(), 0);
+        while some.len() < TOGETHER && bytes < TOGETHER_BYTES {
+            let Some((number, operation)) = operations.next() else {
+                break;
+            };
+            let (partition, operation) = operation?;
+            bytes += weight_of_request(&operation);
+            some.push((number, partition, operation));
+        }
+        Ok(some)
+    }
+
+    fn order_all(
+        &self,
+        some: Vec<(u64, PartitionId, Operation)>,
+        answers: &Arc<Answers>,
     ) -> Result<()> {
-        self.check_outside()?;
-        let room = self.inner.room.take(weight_of_request(&operation));
-        let order = Order::Ask(partition, operation, Asker::new(number, tell, room));
-        self.inner.orders.send(order).map_err(|_| self.is_stopped())
+        let weights = some.iter().map(|(_, _, it)| weight_of_request(it));
+        let room = self.inner.room.take(weights.sum());
+        let group = Arc::new(Group::new(answers, room));
+        let ask = |(number, partition, operation)| Ask {
+            partition,
+            operation,
+            asker: Asker::new(number, &group),
+        };
+        let order = Order::AskAll(some.into_iter().map(ask).collect());
+        let ordered = self.inner.helm.ask(order);
+        ordered.map_err(|Stopped| self.is_stopped())
     }
 
     /// Orders it if that can be done at once; whether it could.
@@ -90,20 +140,24 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         partition: PartitionId,
         operation: Operation,
         number: u64,
-        (tell, waker): (Sender<(u64, Outcome)>, Waker),
+        (answers, waker): (&Arc<Answers>, Waker),
     ) -> Result<bool> {
         let Some(room) = self.inner.room.try_take(weight_of_request(&operation)) else {
             return Ok(false);
         };
-        let asker = Asker::new(number, tell, room).waking(waker);
-        let order = Order::Ask(partition, operation, asker);
-        let (order, outcome) = match self.inner.orders.try_send(order) {
+        let asker = Asker::new(number, &Arc::new(Group::new(answers, room).waking(waker)));
+        let order = Order::Ask(Box::new(Ask {
+            partition,
+            operation,
+            asker,
+        }));
+        let (order, outcome) = match self.inner.helm.orders().try_send(order) {
             Ok(()) => return Ok(true),
             Err(TrySendError::Full(order)) => (order, Ok(false)),
             Err(TrySendError::Disconnected(order)) => (order, Err(self.is_stopped())),
         };
-        if let Order::Ask(_, _, asker) = order {
-            asker.forgotten();
+        if let Order::Ask(ask) = order {
+            ask.asker.forgotten();
         }
         outcome
     }

@@ -1,8 +1,8 @@
 //! Reads that nobody waits for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::Arc;
 
 use ardea_codec::Kept;
 use ardea_core::{Key, PartitionId, Result, Waker};
@@ -10,13 +10,15 @@ use ardea_grid::{Answer, Operation, Outcome};
 use bytes::Bytes;
 
 use super::GridMap;
+use crate::asker::Answers;
 
 /// Reads of a map by who must not wait: a step of a job, for example. Never blocks.
 pub struct MapReads<K, V> {
     map: GridMap<K, V>,
     waker: Waker,
-    tell: Sender<(u64, Outcome)>,
-    told: Receiver<(u64, Outcome)>,
+    answers: Arc<Answers>,
+    /// What has come and was not taken.
+    come: VecDeque<(u64, Outcome)>,
     asked: u64,
     /// Where there is a near-cache: what is to be kept in it, by read.
     keeps: HashMap<u64, Keep>,
@@ -57,8 +59,8 @@ impl<K: Key + Kept, V: Kept> MapReads<K, V> {
             map: self.map.id,
             key: bytes,
         };
-        let (tell, waker) = (self.tell.clone(), self.waker.clone());
-        if !self.map.try_order(partition, get, number, (tell, waker))? {
+        let told = (&self.answers, self.waker.clone());
+        if !self.map.try_order(partition, get, number, told)? {
             return Ok(Read::NotNow);
         }
         self.asked = number;
@@ -68,7 +70,12 @@ impl<K: Key + Kept, V: Kept> MapReads<K, V> {
 
     /// The next answer that has come, in any order, with its number; none if none has. The waker is woken when there are some.
     pub fn answer(&mut self) -> Option<(u64, Result<Option<V>>)> {
-        let (number, outcome) = self.told.try_recv().ok()?;
+        if self.come.is_empty() {
+            let mut outcomes = Vec::from(std::mem::take(&mut self.come));
+            self.answers.take(&mut outcomes);
+            self.come = outcomes.into();
+        }
+        let (number, outcome) = self.come.pop_front()?;
         let answer = self.map.judge(outcome);
         if let (Some((partition, key, forgotten)), Ok(Answer::Value(Some(value)))) =
             (self.keeps.remove(&number), &answer)
@@ -83,12 +90,11 @@ impl<K: Key + Kept, V: Kept> MapReads<K, V> {
 impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// Reads of the map that nobody waits for: the waker is woken when there are answers.
     pub fn reads(&self, waker: Waker) -> MapReads<K, V> {
-        let (tell, told) = channel();
         MapReads {
             map: self.clone(),
             waker,
-            tell,
-            told,
+            answers: Arc::default(),
+            come: VecDeque::new(),
             asked: 0,
             keeps: HashMap::new(),
         }

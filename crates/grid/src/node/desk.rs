@@ -1,9 +1,10 @@
 //! Operations that were asked for here, until they end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use ardea_core::PartitionId;
+use foldhash::fast::FixedState;
 
 use super::seen::MOST;
 use crate::MemberId;
@@ -29,27 +30,39 @@ pub(super) struct Desk {
     me: MemberId,
     patience: Duration,
     retry: Duration,
-    asked: BTreeMap<u64, Asked>,
-    /// Which operation an attempt belongs to.
-    attempts: BTreeMap<u64, u64>,
+    /// What is under way, by attempt. Seldom gone through, and then in order: nothing depends on the order in which they lie here.
+    under_way: HashMap<u64, UnderWay, FixedState>,
+    /// No attempt below this number is under way.
+    floor: u64,
     last: u64,
-    ended: Vec<(u64, Outcome)>,
+    /// What was refused, and is tried again.
+    later: BTreeMap<u64, Later>,
+    /// What has ended and was not told yet.
+    pub ended: Vec<(u64, Outcome)>,
 }
 
 #[derive(Debug)]
 struct Asked {
+    id: u64,
     partition: PartitionNumber,
     operation: Operation,
     until: Duration,
-    stage: Stage,
 }
 
+/// An attempt was sent to that member, then.
 #[derive(Debug)]
-enum Stage {
-    /// This attempt was sent to that member.
-    Sent(u64, Option<MemberId>, Duration),
-    /// It was refused so, and is tried again then.
-    Later(Duration, Refusal),
+struct UnderWay {
+    asked: Asked,
+    to: Option<MemberId>,
+    at: Duration,
+}
+
+/// It was refused so, and is tried again then.
+#[derive(Debug)]
+struct Later {
+    asked: Asked,
+    at: Duration,
+    refusal: Refusal,
 }
 
 impl Desk {
@@ -58,9 +71,10 @@ impl Desk {
             me,
             patience,
             retry,
-            asked: BTreeMap::new(),
-            attempts: BTreeMap::new(),
+            under_way: HashMap::default(),
+            floor: 1,
             last: 0,
+            later: BTreeMap::new(),
             ended: Vec::new(),
         }
     }
@@ -74,156 +88,143 @@ impl Desk {
         operation: Operation,
     ) -> Option<Step> {
         let asked = Asked {
+            id,
             partition: partition.index(),
             operation,
             until: now + self.patience,
-            stage: Stage::Later(now, Refusal::CutOff),
         };
-        self.asked.insert(id, asked);
-        self.attempt(now, id)
+        self.attempt(now, asked)
     }
 
-    fn attempt(&mut self, now: Duration, id: u64) -> Option<Step> {
-        let asked = self.asked.get_mut(&id)?;
+    fn attempt(&mut self, now: Duration, asked: Asked) -> Option<Step> {
         let number = self.last + 1;
-        let floor = self.attempts.keys().next().copied().unwrap_or(number);
-        if number - floor >= MOST {
+        if number - self.floor >= MOST {
             // Others remember no more: it waits for the oldest that is under way.
-            asked.stage = Stage::Later(now + self.retry, Refusal::NotPrimary);
+            self.put_off(now + self.retry, asked, Refusal::NotPrimary);
             return None;
         }
         self.last = number;
-        asked.stage = Stage::Sent(number, None, now);
-        self.attempts.insert(number, id);
-        Some(Step {
+        let step = Step {
             partition: asked.partition,
             number,
-            floor,
+            floor: self.floor,
             operation: asked.operation.clone(),
-        })
+        };
+        let (to, at) = (None, now);
+        self.under_way.insert(number, UnderWay { asked, to, at });
+        Some(step)
+    }
+
+    /// It is tried again then.
+    fn put_off(&mut self, at: Duration, asked: Asked, refusal: Refusal) {
+        let later = Later { asked, at, refusal };
+        self.later.insert(later.asked.id, later);
+    }
+
+    /// An attempt is waited for no more.
+    fn forget(&mut self, number: u64) -> Option<UnderWay> {
+        let was = self.under_way.remove(&number);
+        while self.floor <= self.last && !self.under_way.contains_key(&self.floor) {
+            self.floor += 1;
+        }
+        was
     }
 
     /// The attempt was sent to that member.
     pub fn sent(&mut self, now: Duration, number: u64, to: Option<MemberId>) {
-        if let Some(asked) = self
-            .attempts
-            .get(&number)
-            .and_then(|id| self.asked.get_mut(id))
-        {
-            asked.stage = Stage::Sent(number, to, now);
+        if let Some(under_way) = self.under_way.get_mut(&number) {
+            (under_way.to, under_way.at) = (to, now);
         }
     }
 
     /// An attempt has ended, as that member says, or this one.
     pub fn ended(&mut self, now: Duration, number: u64, from: Option<MemberId>, outcome: Outcome) {
-        let Some(id) = self.attempts.get(&number).copied() else {
+        let is_it = |under_way: &UnderWay| from.is_none() || from == under_way.to;
+        if !self.under_way.get(&number).is_some_and(is_it) {
             return;
-        };
-        let Some(asked) = self.asked.get_mut(&id) else {
-            return;
-        };
-        match &asked.stage {
-            Stage::Sent(sent, to, _) if *sent == number && (from.is_none() || from == *to) => {}
-            _ => return,
         }
-        self.attempts.remove(&number);
+        let Some(UnderWay { asked, .. }) = self.forget(number) else {
+            return;
+        };
         match outcome {
             Outcome::Refused(refusal) if refusal.may_pass() && now < asked.until => {
-                asked.stage = Stage::Later(now + self.retry, refusal);
+                self.put_off(now + self.retry, asked, refusal);
             }
             Outcome::Unknown if !asked.operation.writes() && now < asked.until => {
-                asked.stage = Stage::Later(now + self.retry, Refusal::NotPrimary);
+                self.put_off(now + self.retry, asked, Refusal::NotPrimary);
             }
-            outcome => self.end(id, outcome),
-        }
-    }
-
-    fn end(&mut self, id: u64, outcome: Outcome) {
-        if let Some(asked) = self.asked.remove(&id) {
-            if let Stage::Sent(number, ..) = asked.stage {
-                self.attempts.remove(&number);
-            }
-            self.ended.push((id, outcome));
+            outcome => self.ended.push((asked.id, outcome)),
         }
     }
 
     /// Time has passed: what is to be tried again.
     pub fn tick(&mut self, now: Duration) -> Vec<Step> {
-        let mut again = Vec::new();
-        let mut over = Vec::new();
-        for (id, asked) in &self.asked {
-            let is_over = now >= asked.until;
-            match &asked.stage {
-                Stage::Later(_, refusal) if is_over => {
-                    over.push((*id, Outcome::Refused(refusal.clone())));
-                }
-                Stage::Later(at, _) if now >= *at => again.push(*id),
-                Stage::Sent(..) if is_over => over.push((*id, Outcome::Unknown)),
-                // A read whose answer is late is asked for once more.
-                Stage::Sent(_, Some(to), at)
-                    if *to != self.me
-                        && !asked.operation.writes()
-                        && now >= *at + self.patience / 10 =>
-                {
-                    again.push(*id);
-                }
-                _ => {}
+        let is_over = |asked: &Asked| now >= asked.until;
+        // A read whose answer is late is asked for once more.
+        let is_late = |under_way: &UnderWay| {
+            under_way.to.is_some_and(|to| to != self.me)
+                && !under_way.asked.operation.writes()
+                && now >= under_way.at + self.patience / 10
+        };
+        for number in self.which(|it| is_over(&it.asked) || is_late(it)) {
+            let Some(UnderWay { asked, .. }) = self.forget(number) else {
+                continue;
+            };
+            match is_over(&asked) {
+                true => self.ended.push((asked.id, Outcome::Unknown)),
+                false => self.put_off(now, asked, Refusal::NotPrimary),
             }
         }
-        for (id, outcome) in over {
-            self.end(id, outcome);
-        }
-        for id in &again {
-            if let Some(Stage::Sent(number, ..)) = self.asked.get(id).map(|asked| &asked.stage) {
-                self.attempts.remove(number);
+        let due = |later: &Later| now >= later.at || is_over(&later.asked);
+        let all = self.later.iter();
+        let due: Vec<u64> = all.filter(|(_, it)| due(it)).map(|(id, _)| *id).collect();
+        let mut again = Vec::new();
+        for id in due {
+            let Some(Later { asked, refusal, .. }) = self.later.remove(&id) else {
+                continue;
+            };
+            match is_over(&asked) {
+                true => self.ended.push((id, Outcome::Refused(refusal))),
+                false => again.extend(self.attempt(now, asked)),
             }
         }
         again
-            .into_iter()
-            .filter_map(|id| self.attempt(now, id))
-            .collect()
+    }
+
+    /// The attempts of which that is true, in order.
+    fn which(&self, is_it: impl Fn(&UnderWay) -> bool) -> Vec<u64> {
+        let all = self.under_way.iter();
+        let mut numbers: Vec<u64> = all
+            .filter(|(_, it)| is_it(it))
+            .map(|(number, _)| *number)
+            .collect();
+        numbers.sort_unstable();
+        numbers
     }
 
     /// Who belongs to the grid now. Nobody can say what became of writes that were sent to others; all else is tried again.
     pub fn members_are(&mut self, now: Duration, members: &BTreeSet<MemberId>) {
-        let is_lost = |asked: &Asked| matches!(&asked.stage, Stage::Sent(_, Some(to), _) if !members.contains(to));
-        let lost: Vec<u64> = self
-            .asked
-            .iter()
-            .filter(|(_, asked)| is_lost(asked))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in lost {
-            if self
-                .asked
-                .get(&id)
-                .is_some_and(|asked| asked.operation.writes())
-            {
-                self.end(id, Outcome::Unknown);
-            } else if let Some(asked) = self.asked.get_mut(&id) {
-                if let Stage::Sent(number, ..) = asked.stage {
-                    self.attempts.remove(&number);
-                }
-                asked.stage = Stage::Later(now, Refusal::NotPrimary);
+        for number in self.which(|it| it.to.is_some_and(|to| !members.contains(&to))) {
+            let Some(UnderWay { asked, .. }) = self.forget(number) else {
+                continue;
+            };
+            match asked.operation.writes() {
+                true => self.ended.push((asked.id, Outcome::Unknown)),
+                false => self.put_off(now, asked, Refusal::NotPrimary),
             }
         }
     }
 
     /// This member belongs to no grid any more.
     pub fn give_up(&mut self) {
-        let all: Vec<u64> = self.asked.keys().copied().collect();
-        for id in all {
-            let outcome = match self.asked.get(&id).map(|asked| &asked.stage) {
-                Some(Stage::Later(..)) => Outcome::Refused(Refusal::CutOff),
-                _ => Outcome::Unknown,
-            };
-            self.end(id, outcome);
+        for number in self.which(|_| true) {
+            let lost = self.forget(number);
+            self.ended
+                .extend(lost.map(|it| (it.asked.id, Outcome::Unknown)));
         }
-    }
-
-    /// What has ended since the last time.
-    pub fn take_ended(&mut self) -> Vec<(u64, Outcome)> {
-        std::mem::take(&mut self.ended)
+        for (id, _) in std::mem::take(&mut self.later) {
+            self.ended.push((id, Outcome::Refused(Refusal::CutOff)));
+        }
     }
 }
 
@@ -247,7 +248,7 @@ mod tests {
         assert!(desk.tick(later).is_empty());
         let done = Outcome::Answered(crate::Answer::Done);
         desk.ended(later, oldest.number, None, done.clone());
-        assert_eq!(desk.take_ended(), [(1, done)]);
+        assert_eq!(desk.ended, [(1, done)]);
         assert_eq!(desk.tick(later + Duration::from_millis(5)).len(), 1);
     }
 }

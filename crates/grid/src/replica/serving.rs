@@ -68,6 +68,9 @@ impl Replica {
             Operation::Count(map) => {
                 Answer::Count(self.shelf.map(map).map_or(0, Store::len) as u64)
             }
+            Operation::Measure(map) => {
+                Answer::Count(self.shelf.map(map).map_or(0, Store::cost) as u64)
+            }
             Operation::Scan { map, from, bytes } => self.page(now, map, from, bytes),
             writes => match self.write(now, writes) {
                 Err(refusal) => return Some(Outcome::Refused(refusal)),
@@ -136,9 +139,10 @@ impl Replica {
                 (change, Answer::Value(new))
             }
             Operation::Clear(map) => (Some(Change::Clear(map)), Answer::Done),
-            Operation::Get { .. } | Operation::Count(_) | Operation::Scan { .. } => {
-                (None, Answer::Done)
-            }
+            Operation::Get { .. }
+            | Operation::Count(_)
+            | Operation::Measure(_)
+            | Operation::Scan { .. } => (None, Answer::Done),
         };
         if let Some(change) = change {
             self.check_room(&change)?;
@@ -174,7 +178,7 @@ impl Replica {
             Store::cost_of(entry.key.len(), entry.value.len())
         });
         let more = Store::cost_of(key.len(), value.len()).saturating_sub(known);
-        self.quota.check(more)?;
+        self.quota.check(*map, more)?;
         // Changes that are under way take their places later: there is twice as much as they can need.
         let fits = |store: &Store| store.has_place(key.len(), value.len() + 2 * self.log.bytes());
         match self.shelf.map(*map).is_none_or(fits) {

@@ -64,7 +64,7 @@ impl Bench {
     fn new(members: u64, config: ReplicaConfig, limit: u64) -> Self {
         let config = Arc::new(config);
         let copy = |id| {
-            let (config, quota) = (Arc::clone(&config), Arc::new(Quota::new(limit)));
+            let (config, quota) = (Arc::clone(&config), Arc::new(Quota::new(limit, limit)));
             (
                 id,
                 Replica::new(MemberId(id), config, quota, Arc::new(Stretches)),
@@ -483,6 +483,43 @@ fn who_has_no_lease_and_who_has_no_room_says_so() {
             Outcome::Refused(Refusal::CutOff)
         )]
     );
+}
+
+#[test]
+fn guests_and_others_take_no_room_of_each_other() {
+    let mut bench = Bench::new(1, ReplicaConfig::default(), 1_000);
+    bench.install(&record(1, 1, &[holder(1, 1)], &[]));
+    let (own, guests) = (MapId::named("a"), MapId::of_guest("a"));
+    assert!(guests.is_of_guest() && !own.is_of_guest());
+    let put = |map, key: &'static str| Operation::Put {
+        map,
+        key: key.into(),
+        value: "x".repeat(600).into(),
+        expires: None,
+        when: When::Always,
+    };
+    for (map, key, has_room) in [
+        (guests, "first", true),
+        (guests, "second", false),
+        (own, "first", true),
+        (own, "second", false),
+    ] {
+        let asked = bench.ask(1, put(map, key));
+        let is_full = matches!(
+            bench.answers[&asked],
+            Outcome::Refused(Refusal::Full { limit: 1_000, .. })
+        );
+        assert_eq!(is_full, !has_room, "{map:?} {key}");
+    }
+    let measured = bench.ask(1, Operation::Measure(guests));
+    let Outcome::Answered(Answer::Count(bytes)) = bench.answers[&measured] else {
+        panic!("{:?}", bench.answers[&measured]);
+    };
+    assert!((600..1_000).contains(&bytes), "{bytes}");
+    // What is removed makes room.
+    bench.ask(1, Operation::Clear(guests));
+    let again = bench.ask(1, put(guests, "second"));
+    assert_eq!(bench.answers[&again], done());
 }
 
 #[test]

@@ -141,6 +141,7 @@ async fn what_is_on_machines_that_no_host_tells_of_is_missing_and_not_said_never
         total: Resources::ZERO,
         used: Resources::ZERO,
         attributes: [("api".to_string(), "http://127.0.0.1:1".to_string())].into(),
+        holds: Vec::new(),
     };
     let record = record.written().expect("JSON");
     harbour.set(&worker("pier").expect("a path"), &record).await;

@@ -13,7 +13,7 @@ use ardea_master::{
     JobDesk, JobStore, Jobs, Left, MasterProcess, Snapshots, StoredJob, new_submission,
 };
 
-use crate::rig::{Rig, leads, until};
+use crate::rig::{Rig, leads, until, until_told};
 
 /// All jobs promise something; what each has left is only noted.
 #[derive(Debug, Default)]
@@ -100,16 +100,9 @@ async fn over(rig: &Rig, job: &JobRef, submission: u64) -> StoredJob {
         ..job.clone()
     };
     let store = JobStore::new(rig.state(), job).expect("a job");
-    let begin = std::time::Instant::now();
-    loop {
-        if let Some(stored) = store.read().await.expect("an answer")
-            && matches!(stored.record.upgrade, Some(Upgrade::Over(_)))
-        {
-            return stored;
-        }
-        assert!(begin.elapsed() < crate::rig::DEADLINE, "in vain");
-        tokio::task::yield_now().await;
-    }
+    let is_over = |stored: &StoredJob| matches!(stored.record.upgrade, Some(Upgrade::Over(_)));
+    let look = async || store.read().await.expect("an answer").filter(is_over);
+    until_told("the upgrade is over", look).await
 }
 
 /// A job that has committed something, and who leads it.

@@ -10,7 +10,7 @@ use ardea_metrics::{Batch, InstanceReading, Labels, Selector};
 use ardea_state_manager::StateManager;
 use ardea_state_manager::layout::{JobLayout, jobs};
 
-use crate::rig::{DEADLINE, Rig, leads, until};
+use crate::rig::{DEADLINE, Rig, leads, until, until_told};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submitted_job_runs_and_is_seen() {
@@ -57,14 +57,8 @@ async fn plan_scheduler_and_workers_are_told_to_readers() {
     let desk = leads(&master, "word-count", JobPhase::Running).await;
     let layout = JobLayout::of("word-count").unwrap();
     let read = async |path: &ardea_state_manager::StatePath| {
-        let begin = std::time::Instant::now();
-        loop {
-            if let Some(node) = rig.state.get(path).await.unwrap() {
-                return node.value;
-            }
-            assert!(begin.elapsed() < DEADLINE, "{path} is not there");
-            tokio::task::yield_now().await;
-        }
+        let look = async || rig.state.get(path).await.unwrap();
+        until_told("it is there", look).await.value
     };
     let plan: PlanFact = serde_json::from_slice(&read(layout.packing_plan()).await).unwrap();
     assert_eq!(plan.submission, format!("{:x}", job.submission));

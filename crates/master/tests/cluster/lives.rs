@@ -11,7 +11,7 @@ use ardea_control::{
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_master::{JobStore, Jobs, MasterProcess, Snapshots};
 
-use crate::rig::{Rig, desk, leads, until};
+use crate::rig::{Rig, desk, leads, until, until_told};
 
 /// All jobs promise something, and end an epoch twenty times a second.
 #[derive(Debug, Default)]
@@ -64,14 +64,8 @@ async fn record(rig: &Rig, job: &JobRef) -> Option<Arc<EpochsRecord>> {
 
 /// Waits until the record says what is wanted.
 async fn recorded(rig: &Rig, job: &JobRef, wanted: impl Fn(&EpochsRecord) -> bool) -> EpochsRecord {
-    let begin = std::time::Instant::now();
-    loop {
-        if let Some(record) = record(rig, job).await.filter(|record| wanted(record)) {
-            return (*record).clone();
-        }
-        assert!(begin.elapsed() < crate::rig::DEADLINE, "in vain");
-        tokio::task::yield_now().await;
-    }
+    let look = async || record(rig, job).await.filter(|record| wanted(record));
+    (*until_told("it is in the record", look).await).clone()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

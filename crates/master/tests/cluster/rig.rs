@@ -28,6 +28,8 @@ pub struct Rig {
     pub state: Arc<Faulty>,
     pub machine: Machine,
     pub security: Security,
+    /// How long a master's lease is: short, so that tests are.
+    pub term: Duration,
 }
 
 impl Rig {
@@ -50,6 +52,7 @@ impl Rig {
             ),
             state,
             security,
+            term: Duration::from_secs(2),
         }
     }
 
@@ -57,7 +60,7 @@ impl Rig {
         Arc::clone(&self.state) as Arc<dyn StateManager>
     }
 
-    /// What a master of this name is set up with: its lease is short, so that tests are.
+    /// What a master of this name is set up with.
     pub fn setup(&self, holder: &str) -> MasterSetup {
         MasterSetup {
             holder: holder.to_string(),
@@ -69,7 +72,7 @@ impl Rig {
             schedulers: Schedulers::none().with("tasks", self.machine.clone()),
             launch: LaunchSetup::default(),
             lease: LeaseConfig {
-                term: Duration::from_secs(2),
+                term: self.term,
                 drift_margin: Duration::from_millis(200),
                 every: Duration::from_millis(400),
                 patience: Duration::from_secs(1),
@@ -145,11 +148,16 @@ impl Rig {
 
 /// Waits until there is an answer.
 pub async fn until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
+    until_told(what, async || answer()).await
+}
+
+/// The same of an answer that has to be waited for.
+pub async fn until_told<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     let mut looks = tokio::time::interval(Duration::from_millis(5));
     loop {
         looks.tick().await;
-        if let Some(answer) = answer() {
+        if let Some(answer) = ask().await {
             return answer;
         }
         assert!(begin.elapsed() < DEADLINE, "in vain: {what}");

@@ -68,7 +68,7 @@ impl Writing {
     pub(super) fn holds(&self, slot: u32, changed: u32) -> bool {
         match self.is_full {
             true => slot < self.count,
-            false => changed > self.base,
+            false => self.base < changed && changed <= self.generation,
         }
     }
 }

@@ -43,6 +43,16 @@ impl CutAt {
         self.is_full || latest > self.base
     }
 
+    /// Whether it holds all that there is.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// The generation that ended with it.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
     /// Whether what was removed in this generation was there when the cut was taken.
     pub(crate) fn is_before(&self, removed: u32) -> bool {
         self.generation < removed
@@ -66,6 +76,20 @@ impl Default for CutLog {
 }
 
 impl CutLog {
+    /// Goes on behind so many generations, all of them committed.
+    pub(crate) fn behind(base: u32) -> Self {
+        CutLog {
+            generation: base + 1,
+            base,
+            ..CutLog::default()
+        }
+    }
+
+    /// What changed up to this generation has been committed.
+    pub(crate) fn base(&self) -> u32 {
+        self.base
+    }
+
     /// The generation under way.
     #[inline]
     pub(crate) fn generation(&self) -> u32 {
@@ -76,15 +100,6 @@ impl CutLog {
     #[inline]
     pub(crate) fn writing(&self) -> Option<CutAt> {
         self.at_hand.get().copied()
-    }
-
-    /// Whether a cut that counts, or may yet, holds something that came in the generation `born`, and nothing later that counts says that
-    /// it was removed in the generation `gone`.
-    pub(crate) fn is_known(&self, born: u32, gone: u32) -> bool {
-        let mut undecided = self.undecided.iter();
-        self.base < gone
-            && (born <= self.base
-                || undecided.any(|(_, generation)| (born..gone).contains(generation)))
     }
 
     /// What is there now belongs to this cut.
@@ -162,27 +177,27 @@ mod tests {
         log.end();
         log.take_cut(Cut::changes(Epoch(2), Epoch(0)));
         log.commit(Epoch(1));
-        assert!(log.is_known(0, 1));
+        assert_eq!(log.base(), 0);
         assert!(
             log.writing()
                 .is_some_and(|cut| cut.holds(1) && cut.holds(2) && !cut.holds(3))
         );
         log.end();
-        assert!(!log.is_known(0, 1) && log.is_known(1, 2));
+        assert_eq!(log.base(), 1);
     }
 
     #[test]
-    fn what_came_and_went_between_two_cuts_is_not_known_nor_what_only_a_void_cut_holds() {
-        let mut log = CutLog::default();
-        assert!(!log.is_known(1, 1));
+    fn what_was_given_up_is_never_gone_on_from() {
+        let mut log = CutLog::behind(3);
+        assert_eq!((log.base(), log.generation()), (3, 4));
         log.take_cut(Cut::full(Epoch(1)));
-        assert!(log.is_known(1, 2) && !log.is_known(2, 2));
         log.give_up(Epoch(1));
-        assert!(!log.is_known(1, 2));
         log.take_cut(Cut::full(Epoch(2)));
         log.end();
+        log.commit(Epoch(1));
+        assert_eq!(log.base(), 3);
         log.commit(Epoch(2));
-        assert!(log.is_known(0, 3) && log.is_known(2, 3) && !log.is_known(3, 3));
+        assert_eq!(log.base(), 5);
     }
 
     #[test]

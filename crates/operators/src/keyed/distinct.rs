@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
-    Processor, Progress, RecordGuard, RestoredEntry, RestoredState, Result, StateChunk, StateShape,
-    Timestamp, Watermark,
+    PartitionId, Processor, Progress, RecordGuard, RestoredEntry, RestoredState, Result,
+    StateChunk, StateShape, Timestamp, Watermark,
 };
 
 use crate::keyed::{Due, Dues, KeptAs, KeyedStates, STATE, TimerSet, put_time, unless_kept};
@@ -203,8 +203,18 @@ where
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         self.relieve()?;
-        let count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
+        let mut count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
         let key = Arc::clone(&self.key);
+        if self.passed.is_away() {
+            let records = inbox.rows::<T>()?.values();
+            let ready = self
+                .passed
+                .ready(records.iter().map(|it| Cow::Owned(key(it))));
+            if ready < inbox.len() {
+                let room = outbox.lane::<T>(Ordinal::FIRST)?.room();
+                count = count.min(ready).min(room);
+            }
+        }
         let mut guard = RecordGuard::new();
         for (index, (record, time)) in inbox.rows::<T>()?.iter().take(count).enumerate() {
             if !self.passes(key(record), time)? {
@@ -230,7 +240,9 @@ where
                 if !has_all {
                     break;
                 }
-                outbox.watermark(watermark);
+                if !self.passed.is_away() {
+                    outbox.watermark(watermark);
+                }
                 return Ok(Progress::DONE);
             };
             self.touch(slot);
@@ -281,6 +293,24 @@ where
             self.relieve()?;
         }
         Ok(())
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        self.passed.are_back();
+        Ok(Progress::DONE)
+    }
+
+    fn begins_early(&mut self, entries: u64) -> bool {
+        self.passed.begin_early(entries, self.kept.is_some())
+    }
+
+    fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
+        self.passed.come_back(partition);
+        Ok(())
+    }
+
+    fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {
+        self.passed.take_wanted(wanted);
     }
 
     fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {

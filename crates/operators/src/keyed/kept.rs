@@ -81,6 +81,27 @@ impl<K: Key, S> KeptAs<K, S> {
         )
     }
 
+    /// Appends a key, without its length.
+    pub(crate) fn put_bare_key(&self, key: &K, out: &mut Vec<u8>) -> Result<()> {
+        self.key.put(key, out)
+    }
+
+    /// Appends a state, without its length.
+    pub(crate) fn put_bare_state(&self, state: &S, out: &mut Vec<u8>) -> Result<()> {
+        self.state.put(state, out)
+    }
+
+    /// A key that belongs to this partition, and its state, of which these bytes consist.
+    pub(crate) fn get(
+        &self,
+        (key, state): (&[u8], &[u8]),
+        partition: Option<PartitionId>,
+    ) -> Result<(K, S)> {
+        let key = self.key.get(key)?;
+        check_place(&key, partition)?;
+        Ok((key, self.state.get(state)?))
+    }
+
     /// Appends a state.
     pub(crate) fn put_state(&self, state: &S, out: &mut Vec<u8>) -> Result<()> {
         put_part(out, |out| self.state.put(state, out))
@@ -186,10 +207,15 @@ impl<'a> Rest<'a> {
         self.0
     }
 
+    /// The next so many bytes, of a length that was read.
+    pub(crate) fn bytes_of(&mut self, length: usize) -> Result<&'a [u8]> {
+        self.0.split_off(..length).ok_or_else(cut_short)
+    }
+
     /// What was written by [`put_part`].
     pub(crate) fn part(&mut self) -> Result<&'a [u8]> {
         let length = u32::from_le_bytes(self.array()?) as usize;
-        self.0.split_off(..length).ok_or_else(cut_short)
+        self.bytes_of(length)
     }
 
     /// The next so many bytes.

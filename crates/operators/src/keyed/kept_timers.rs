@@ -103,13 +103,15 @@ impl<'a, K: Key, S> Thaw<'a, K, S> {
 
     /// Sets the times for the slot that the key has now.
     pub(super) fn set(&mut self, slot: u32, times: Times) {
-        let (now, wall) = (self.clock.now(), self.clock.wall());
         for time in times.event {
             self.timers.event.set(slot, time);
         }
-        for time in times.processing {
-            let deadline = deadline_of(time, now, wall);
-            self.timers.processing.set(slot, deadline);
+        if !times.processing.is_empty() {
+            let (now, wall) = (self.clock.now(), self.clock.wall());
+            for time in times.processing {
+                let deadline = deadline_of(time, now, wall);
+                self.timers.processing.set(slot, deadline);
+            }
         }
         if let Some(expiry) = times.expiry {
             self.timers.expiry.set(slot, expiry);

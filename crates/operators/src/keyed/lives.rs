@@ -29,6 +29,11 @@ struct Life {
 }
 
 impl Lives {
+    /// Makes room for so many slots more, if there is memory.
+    pub(super) fn reserve(&mut self, slots: usize) {
+        let _ = self.lives.try_reserve(slots);
+    }
+
     /// A key has come to a slot, in this generation.
     pub(super) fn begin(&mut self, slot: u32, born: u32) {
         let slot = slot as usize;

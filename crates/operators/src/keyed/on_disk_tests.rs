@@ -38,7 +38,7 @@ type Out<'a, 'o> = KeyedContext<'a, 'o, (u8, i64)>;
 type Record = (u8, i64);
 
 /// Sets and clears timers, and forgets, as the records say.
-fn stateful(ttl: Option<Duration>) -> impl Processor {
+pub(super) fn stateful(ttl: Option<Duration>) -> impl Processor {
     let logic = KeyedLogic {
         key: |record: &Record| record.0,
         create: || 0i64,
@@ -160,6 +160,21 @@ proptest! {
             outcome::<(u8, u64)>(drive(), &mut here),
             outcome::<(u8, u64)>(on_disk(drive()), &mut there)
         );
+    }
+}
+
+#[test]
+fn only_what_has_all_its_keys_in_memory_begins_before_they_are_back() {
+    for (drive, begins) in [(Drive::default(), true), (on_disk(Drive::default()), false)] {
+        let steps: [Box<dyn Processor>; 3] = [
+            Box::new(stateful(None)),
+            Box::new(distinct(None)),
+            Box::new(rolling(None)),
+        ];
+        for mut step in steps {
+            step.init(&drive.context).unwrap();
+            assert_eq!(step.begins_early(10), begins);
+        }
     }
 }
 

@@ -207,6 +207,37 @@ proptest! {
 }
 
 #[test]
+fn what_changes_behind_a_cut_and_goes_to_disk_then_is_no_part_of_it() {
+    let mut states = states_on(Disk::default(), true);
+    let cut = |states: &mut States, cut: Cut| {
+        states.take_cut(cut).unwrap();
+        let mut chunk = StateChunk::default();
+        // What goes to disk meanwhile was not written where it stood.
+        if !cut.is_full() {
+            for key in 0..40 {
+                let slot = slot_of(states, key, 0);
+                states.touch(slot, write);
+                match key % 2 {
+                    0 => drop(states.remove(slot)),
+                    _ => *states.get_mut(slot).unwrap().1 = 7,
+                }
+            }
+            (0..10).for_each(|_| states.relieve(freeze).unwrap());
+        }
+        let mut writer = CutWriter::new(&mut chunk, usize::MAX);
+        let put = |chunk: &mut StateChunk, key: &u8, _, value: &u32| write(chunk, key, value);
+        while !states.write_cut(&mut writer, put).unwrap().done {}
+        chunk.entries().count()
+    };
+    for key in 0..40 {
+        slot_of(&mut states, key, 1);
+    }
+    assert_eq!(cut(&mut states, Cut::full(Epoch(1))), 40);
+    while !states.commit(Epoch(1)).unwrap().done {}
+    assert_eq!(cut(&mut states, Cut::changes(Epoch(2), Epoch(1))), 0);
+}
+
+#[test]
 fn few_keys_stay_in_memory_and_those_that_come_often_are_among_them() {
     let mut states = states_on(Disk::default(), false);
     for round in 0..1_000u32 {

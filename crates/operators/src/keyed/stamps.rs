@@ -22,19 +22,43 @@ pub(crate) struct Stamps {
     marks: Vec<Stamp>,
     /// The latest change.
     latest: u32,
-    /// The generation in which the first entry came; zero if that was in another life.
-    born: u32,
-    /// The next place to look at, for the cut of this generation.
+    /// No entry was changed last before this.
+    oldest: u32,
+    /// The next place to look at, for the cut of this generation, and the oldest change among those before it.
     next: usize,
     next_for: u32,
+    oldest_seen: u32,
 }
 
-impl Stamps {
-    /// Whether cuts may hold something of the table, which is removed in the generation `gone`.
-    pub(crate) fn are_known(&self, log: &CutLog, gone: u32) -> bool {
-        log.is_known(self.born, gone)
-    }
+/// How a cut is written of which some entries have last been changed so long ago that they are written anew.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sweep {
+    pub(crate) cut: CutAt,
+    /// How many places the call may still look at.
+    pub(crate) left: usize,
+    /// Those changed last up to this generation are written anew, so many of them.
+    pub(crate) renews_to: u32,
+    pub(crate) renews: usize,
+    /// When the cut was taken, no entry of what was swept had been changed last before this.
+    pub(crate) oldest: u32,
+}
 
+impl Sweep {
+    /// An entry is about to change that had been changed last in `changed`; whether that belongs to the cut, and is not in it yet.
+    pub(crate) fn is_overtaken(&mut self, before: Before) -> bool {
+        let generation = self.cut.generation;
+        if before.changed > generation || before.written == generation {
+            return false;
+        }
+        self.oldest = self.oldest.min(before.changed);
+        self.cut.holds(before.changed)
+    }
+}
+
+/// What was known of an entry before it changed.
+pub(crate) type Before = Stamp;
+
+impl Stamps {
     /// Whether there are none, because no cuts are taken or there are no entries.
     pub(crate) fn is_empty(&self) -> bool {
         self.marks.is_empty()
@@ -42,8 +66,12 @@ impl Stamps {
 
     /// Makes them those of an empty table, and keeps the memory.
     pub(crate) fn clear(&mut self) {
-        self.marks.clear();
-        (self.latest, self.born, self.next, self.next_for) = (0, 0, 0, 0);
+        let mut marks = std::mem::take(&mut self.marks);
+        marks.clear();
+        *self = Stamps {
+            marks,
+            ..Stamps::default()
+        };
     }
 
     /// Of entries that come back from another life, so many.
@@ -54,10 +82,26 @@ impl Stamps {
         }
     }
 
+    /// Of entries that come back, and were changed last in these generations.
+    pub(crate) fn changed_in(generations: impl Iterator<Item = u32>) -> Self {
+        let mark = |changed| Stamp {
+            changed,
+            written: 0,
+        };
+        let marks: Vec<Stamp> = generations.map(mark).collect();
+        let changed = || marks.iter().map(|mark| mark.changed);
+        Stamps {
+            oldest: changed().min().unwrap_or_default(),
+            latest: changed().max().unwrap_or_default(),
+            marks,
+            ..Stamps::default()
+        }
+    }
+
     /// An entry is new, at the next place.
     pub(crate) fn push(&mut self, log: &CutLog) {
         if self.marks.is_empty() {
-            self.born = log.generation();
+            self.oldest = log.generation();
         }
         // It belongs to no cut that was taken before, as it has changed after it.
         self.marks.push(Stamp {
@@ -75,33 +119,33 @@ impl Stamps {
         log: &mut CutLog,
         write: impl FnOnce(&mut StateChunk) -> Result<()>,
     ) {
-        let generation = log.generation();
-        if self
-            .marks
-            .get(place)
-            .is_some_and(|mark| mark.changed != generation)
-        {
-            self.touch_first(place, log, write);
+        if self.is_news(place, log) {
+            let before = self.change(place, log);
+            if let Some(cut) = log.writing()
+                && cut.holds(before.changed)
+                && before.written != cut.generation
+            {
+                log.put_aside(write);
+            }
         }
     }
 
+    /// Whether a change of the entry at `place` would be its first in the generation under way.
+    #[inline]
+    pub(crate) fn is_news(&self, place: usize, log: &CutLog) -> bool {
+        let mark = self.marks.get(place);
+        mark.is_some_and(|mark| mark.changed != log.generation())
+    }
+
+    /// The entry at `place` is about to change; what was known of it.
     #[cold]
     #[inline(never)]
-    fn touch_first(
-        &mut self,
-        place: usize,
-        log: &mut CutLog,
-        write: impl FnOnce(&mut StateChunk) -> Result<()>,
-    ) {
+    pub(crate) fn change(&mut self, place: usize, log: &CutLog) -> Before {
         let mark = &mut self.marks[place];
-        if let Some(cut) = log.writing()
-            && cut.holds(mark.changed)
-            && mark.written != cut.generation
-        {
-            log.put_aside(write);
-        }
+        let before = *mark;
         mark.changed = log.generation();
         self.latest = log.generation();
+        before
     }
 
     /// Writes on at the entries that belong to the cut, at most `left` places; whether all are written.
@@ -151,6 +195,54 @@ impl Stamps {
             }
             self.next += 1;
         }
+        Ok(true)
+    }
+
+    /// Goes on through the entries for a cut: `write` gets the place of each that belongs to it, and says whether there is room for more.
+    /// Whether all have been looked at.
+    pub(crate) fn sweep(
+        &mut self,
+        sweep: &mut Sweep,
+        mut write: impl FnMut(usize) -> Result<bool>,
+    ) -> Result<bool> {
+        let cut = sweep.cut;
+        if self.marks.is_empty() {
+            return Ok(true);
+        }
+        if !cut.may_hold(self.latest) && self.oldest > sweep.renews_to {
+            sweep.oldest = sweep.oldest.min(self.oldest);
+            return Ok(true);
+        }
+        if self.next_for != cut.generation {
+            (self.next, self.next_for, self.oldest_seen) = (0, cut.generation, u32::MAX);
+        }
+        while let Some(mark) = self.marks.get_mut(self.next) {
+            if sweep.left == 0 {
+                return Ok(false);
+            }
+            sweep.left -= 1;
+            self.next += 1;
+            if mark.changed > cut.generation || mark.written == cut.generation {
+                continue;
+            }
+            let is_renewed =
+                !cut.holds(mark.changed) && mark.changed <= sweep.renews_to && sweep.renews > 0;
+            if is_renewed {
+                sweep.renews -= 1;
+                mark.changed = cut.generation;
+                self.latest = self.latest.max(cut.generation);
+            }
+            self.oldest_seen = self.oldest_seen.min(mark.changed);
+            if cut.holds(mark.changed) {
+                mark.written = cut.generation;
+                if !write(self.next - 1)? {
+                    return Ok(false);
+                }
+            }
+        }
+        // What has changed since is younger than the cut.
+        self.oldest = self.oldest_seen.min(cut.generation + 1);
+        sweep.oldest = sweep.oldest.min(self.oldest_seen);
         Ok(true)
     }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::drive::{Drive, Seen, at};
-use crate::keyed::{flat_map_stateful, map_stateful};
+use crate::keyed::{flat_map_stateful, map_stateful, on_disk_tests};
+use ardea_core::{Chunk, PARTITION_COUNT, Rows};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
@@ -230,4 +231,32 @@ proptest! {
         let seen = drive.run::<(u8, i64)>(&mut StatefulMapP::new(Arc::new(logic)));
         prop_assert_eq!(seen.values(), expected);
     }
+}
+
+#[test]
+fn while_keys_come_back_all_that_is_due_comes_before_a_record_and_is_called_for() {
+    let mut step = on_disk_tests::stateful(None);
+    step.init(&Drive::default().context).unwrap();
+    assert!(step.begins_early(0));
+    let all = (0..PARTITION_COUNT).filter_map(PartitionId::from_index);
+    all.for_each(|partition| step.on_partition_restored(partition).unwrap());
+    let timers = 2 * TIMERS_PER_CALL as i64 + 1;
+    let (mut inbox, mut outbox) = (Inbox::default(), Outbox::new(1, 4 * TIMERS_PER_CALL));
+    // Each sixth sets a timer for so many seconds later.
+    let records = (1..=timers).map(|n| ((1u8, 6 * n), at(0)));
+    inbox.fill(Chunk::new(Rows::from_iter(records)));
+    step.process(Ordinal::FIRST, &mut inbox, &mut outbox)
+        .unwrap();
+    outbox.take_chunk(0, Chunk::default);
+    let due = Watermark(at(6 * timers));
+    assert!(!step.on_watermark(due, &mut outbox).unwrap().done);
+    inbox.fill(Chunk::new(Rows::from_iter([((2u8, 5i64), due.0)])));
+    let mut left = Vec::new();
+    for _ in 0..2 {
+        outbox.take_wake_at();
+        step.process(Ordinal::FIRST, &mut inbox, &mut outbox)
+            .unwrap();
+        left.push((inbox.len(), outbox.take_wake_at().is_some()));
+    }
+    assert_eq!(left, [(1, true), (0, false)]);
 }

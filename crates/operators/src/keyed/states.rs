@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use ardea_core::{Cut, CutWriter, Epoch, Key, Progress, Result, StateChunk};
+use ardea_core::{Cut, CutWriter, Epoch, Error, ErrorCode, Key, Progress, Result, StateChunk};
 
+use crate::keyed::away::Away;
 use crate::keyed::cold::Cold;
 use crate::keyed::lives::Lives;
 use crate::keyed::relief::WrittenSize;
@@ -39,6 +40,8 @@ pub(crate) struct KeyedStates<K, S> {
     pub(super) tracking: Option<Box<Lives>>,
     /// The keys that are on disk.
     pub(super) cold: Option<Box<Cold>>,
+    /// The keys that have not come back yet.
+    pub(super) away: Option<Box<Away>>,
     /// About how many bytes a key and its state take when they are written.
     pub(super) written_size: WrittenSize,
 }
@@ -62,6 +65,7 @@ impl<K, S> Default for KeyedStates<K, S> {
             generation: 0,
             tracking: None,
             cold: None,
+            away: None,
             written_size: WrittenSize::default(),
         }
     }
@@ -73,6 +77,16 @@ impl<K: Key, S> KeyedStates<K, S> {
         if self.tracking.is_none() {
             self.generation = 1;
             self.tracking = Some(Box::default());
+        }
+    }
+
+    /// Makes room for about so many keys more, if there is memory.
+    pub(super) fn reserve(&mut self, keys: usize) {
+        self.index.reserve(keys);
+        // Without it, it grows as ever.
+        let _ = self.slots.try_reserve(keys);
+        if let Some(lives) = &mut self.tracking {
+            lives.reserve(keys);
         }
     }
 
@@ -227,6 +241,10 @@ impl<K: Key, S> KeyedStates<K, S> {
     /// # Errors
     /// Where state lies on disk, what writing there returns.
     pub(crate) fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        if self.away.is_some() {
+            let what = "a cut is to be taken of keys that have not come back yet";
+            return Err(Error::new(ErrorCode::Internal, what));
+        }
         let Some(lives) = &mut self.tracking else {
             return Ok(());
         };

@@ -87,6 +87,11 @@ impl<A> FrozenSlices<A> {
         first..after.max(first)
     }
 
+    /// How many entries the parts have.
+    pub(crate) fn entries(&self) -> usize {
+        self.parts.iter().map(|part| part.slots.len()).sum()
+    }
+
     /// The part at `position`.
     pub(crate) fn part(&self, position: usize) -> &Part<A> {
         &self.parts[position]

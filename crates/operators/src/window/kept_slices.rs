@@ -1,26 +1,30 @@
 //! Slices that survive: what has changed in them goes into cuts, while they open, close and go.
 //!
-//! An entry is what one table, or part, of a slice remembers of one key; it lies under the key's bytes, the slice and the table's number.
-//! What is derived from slices (the running aggregate, which keys have a slot) is not written. A table becomes a part, and a part is
-//! dropped, with its entries in the same places, so that their stamps go along. What is dropped stays for a while among what is
-//! *gone*: with its accumulators as long as a cut wants them that was taken before, and with its keys until it is committed that
-//! they were removed.
+//! A cut holds what tables and parts remember of keys in [packs](super::packs), by partition; which of those still count is known to
+//! the [ledger](super::pack_ledger). What is derived from slices (the running aggregate, which keys have a slot) is not written. A table
+//! becomes a part with its entries in the same places, so that their stamps go along. What is dropped while a cut is being
+//! written stays among what is *gone* until that has what it needs.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use ardea_core::{Cut, CutWriter, Epoch, Key, Progress, RestoredEntry, Result, StateChunk};
+use ardea_core::{Cut, CutWriter, Epoch, Error, Key, Progress, RestoredEntry, Result};
 
 use super::frozen_slices::{FrozenSlices, Part};
 use super::open_slices::{OpenSlices, SliceId, SliceTable};
+use super::pack_ledger::{GoneEntry, PackLedger};
+use super::packs::{Packs, write_gone};
+use super::restored_slices::RestoredSlices;
 use super::slider::Stage;
 use super::spec::WindowSpec;
-use crate::keyed::{CutAt, CutLog, KeptAs, Stamps, Touch, cut_short, twice, write_removed};
+use super::told::Told;
+use crate::keyed::{CutAt, CutLog, KeptAs, Stamps, Sweep};
 use crate::keyed_table::Watch;
 use crate::{KeyIndex, KeyedFold};
 
 /// How many entries a call looks at, at the most, for what belongs to a cut.
 const PLACES_PER_CALL: usize = 8 * 1024;
+/// How many bytes a call packs, about: those of some ten microseconds.
+const BYTES_PER_CALL: usize = 4 * 1024;
 
 /// What keeps the slices of a fold, if they are kept.
 pub(crate) type Kept<'a, F> =
@@ -28,45 +32,34 @@ pub(crate) type Kept<'a, F> =
 
 /// What cuts need to know of slices.
 pub(crate) struct KeptSlices<K, A> {
+    /// The name of the state.
+    name: String,
+    kept: KeptAs<K, A>,
     log: CutLog,
-    codec: SliceCodec<K, A>,
+    ledger: PackLedger,
+    packing: Packing,
     /// The earliest first.
     gone: VecDeque<Gone<K, A>>,
     /// How many parts, those that are gone among them, hold each key.
     held: Vec<u32>,
     /// Where the cut that is being written goes on.
     at: WritesAt,
-    /// What has come back, while it does. A table may have the number of a pending one of another instance.
-    restored: BTreeMap<(SliceId, bool), SliceTable<K, A>>,
+    restored: RestoredSlices<K, A>,
 }
 
-/// How entries are written.
-struct SliceCodec<K, A> {
-    /// The name of the state.
-    name: String,
-    kept: KeptAs<K, A>,
+/// The cut that is being written.
+#[derive(Default)]
+struct Packing {
+    packs: Packs,
+    /// How it is written; nothing if none is.
+    sweep: Option<Sweep>,
+    /// How many entries were to be written anew.
+    renews: usize,
+    /// Why an entry could not be put aside.
+    failed: Option<Error>,
 }
 
-impl<K: Key, A> SliceCodec<K, A> {
-    /// Appends the entry of a key in a table or part, and whether it is pending.
-    fn write(
-        &self,
-        chunk: &mut StateChunk,
-        (id, is_pending): (SliceId, bool),
-        key: &K,
-        acc: &A,
-    ) -> Result<()> {
-        let behind = bytes_of(id);
-        self.kept
-            .write_as((&self.name, &behind), chunk, key, |out| {
-                self.kept.put_state(acc, out)?;
-                out.push(is_pending.into());
-                Ok(())
-            })
-    }
-}
-
-/// Entries that were removed.
+/// A table or part that was dropped.
 struct Gone<K, A> {
     /// The generation in which.
     gone_in: u32,
@@ -81,11 +74,17 @@ enum Body<K, A> {
 /// How far a cut is written. Entries only ever move from each of these places to those behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum WritesAt {
+    /// It has been taken.
+    Begin,
     Open(SliceId),
     /// What is on its way from one place to another.
     Moving,
     Frozen(SliceId),
     Gone(usize),
+    /// All is packed, and the packs of so many partitions are written.
+    Packs(usize),
+    /// Which rows are gone is said, up to this place of the row of this generation.
+    Removed(u32, usize),
 }
 
 /// The places where entries are.
@@ -100,15 +99,15 @@ impl<K: Key, A> KeptSlices<K, A> {
     /// Keeps slices from now on. There may be none yet.
     pub(crate) fn new(spec: &WindowSpec, kept: KeptAs<K, A>) -> Self {
         KeptSlices {
+            name: spec.name_of_slices(),
+            kept,
             log: CutLog::default(),
-            codec: SliceCodec {
-                name: spec.name_of_slices(),
-                kept,
-            },
+            ledger: PackLedger::default(),
+            packing: Packing::default(),
             gone: VecDeque::new(),
             held: Vec::new(),
-            at: WritesAt::Gone(0),
-            restored: BTreeMap::new(),
+            at: WritesAt::Begin,
+            restored: RestoredSlices::default(),
         }
     }
 
@@ -118,14 +117,13 @@ impl<K: Key, A> KeptSlices<K, A> {
         &'a mut self,
         id: SliceId,
         stamps: &'a mut Stamps,
-    ) -> impl Watch<K, A> + use<'a, K, A> {
-        let codec = &self.codec;
-        Touch {
+    ) -> SliceWatch<'a, K, A> {
+        SliceWatch {
+            id,
             stamps,
-            log: &mut self.log,
-            write: move |chunk: &mut StateChunk, key: &K, acc: &A| {
-                codec.write(chunk, (id, is_pending(id)), key, acc)
-            },
+            log: &self.log,
+            kept: &self.kept,
+            packing: &mut self.packing,
         }
     }
 
@@ -159,7 +157,7 @@ impl<K: Key, A> KeptSlices<K, A> {
         frozen: &mut FrozenSlices<A>,
         index: &mut KeyIndex<K>,
     ) {
-        if part.stamps.are_known(&self.log, self.log.generation()) {
+        if self.log.writing().is_some() || part.slots.len() > PLACES_PER_CALL {
             return self.bury(Body::Part(part));
         }
         for slot in &part.slots {
@@ -170,9 +168,9 @@ impl<K: Key, A> KeptSlices<K, A> {
 
     /// A table is not needed any more, but for cuts.
     pub(crate) fn drop_table(&mut self, table: SliceTable<K, A>, open: &mut OpenSlices<K, A>) {
-        match table.stamps.are_known(&self.log, self.log.generation()) {
-            true => self.bury(Body::Table(table)),
-            false => open.recycle(table),
+        match self.log.writing() {
+            Some(_) => self.bury(Body::Table(table)),
+            None => open.recycle(table),
         }
     }
 
@@ -187,38 +185,54 @@ impl<K: Key, A> KeptSlices<K, A> {
     }
 
     pub(crate) fn take_cut(&mut self, cut: Cut) {
+        let generation = self.log.generation();
         self.log.take_cut(cut);
-        self.at = WritesAt::Open((i64::MIN, 0));
+        self.settle();
+        self.ledger.take_cut(cut, generation);
+        self.packing.begin(self.log.writing().map(|cut| Sweep {
+            cut,
+            left: 0,
+            renews_to: 0,
+            renews: 0,
+            oldest: u32::MAX,
+        }));
+        self.at = WritesAt::Begin;
     }
 
     pub(crate) fn give_up(&mut self, epoch: Epoch) {
         self.log.give_up(epoch);
+        self.settle();
+        self.ledger.give_up(epoch);
     }
 
     pub(crate) fn commit(&mut self, epoch: Epoch) {
         self.log.commit(epoch);
+        self.settle();
     }
 
-    /// Forgets what is gone and in no cut that counts, or may yet; so much in a call. Not while one is being written.
+    /// The log may have heard of a commit, or ended the cut that was being written.
+    fn settle(&mut self) {
+        if self.log.writing().is_none() {
+            self.ledger.void();
+            self.packing.begin(None);
+            self.gone.iter_mut().for_each(|gone| gone.body.drop_accs());
+        }
+        self.ledger.commit(self.log.base());
+    }
+
+    /// Forgets what is gone and the cut that is being written does not need, so much in a call.
     pub(crate) fn release(
         &mut self,
         open: &mut OpenSlices<K, A>,
         frozen: &mut FrozenSlices<A>,
         index: &mut KeyIndex<K>,
     ) -> Progress {
-        if self.log.writing().is_some() {
-            return Progress::DONE;
-        }
-        let (mut left, mut at) = (PLACES_PER_CALL, 0);
-        while let Some(Gone { gone_in, body }) = self.gone.get_mut(at) {
-            // One without stamps is half released.
-            let stamps = body.stamps();
-            if !stamps.is_empty() && stamps.are_known(&self.log, *gone_in) {
-                at += 1;
-                continue;
+        let (mut left, writing) = (PLACES_PER_CALL, self.log.writing());
+        while let Some(Gone { gone_in, body }) = self.gone.front_mut() {
+            if writing.is_some_and(|cut| cut.is_before(*gone_in)) {
+                break;
             }
             if let Body::Part(part) = body {
-                part.stamps.clear();
                 let keep = part.slots.len().saturating_sub(left);
                 left -= part.slots.len() - keep;
                 for slot in part.slots.drain(keep..) {
@@ -228,7 +242,10 @@ impl<K: Key, A> KeptSlices<K, A> {
                     return Progress::MADE;
                 }
             }
-            match self.gone.remove(at).map(|gone| gone.body) {
+            if let WritesAt::Gone(at) = &mut self.at {
+                *at = at.saturating_sub(1);
+            }
+            match self.gone.pop_front().map(|gone| gone.body) {
                 Some(Body::Part(part)) => frozen.recycle(part),
                 Some(Body::Table(table)) => open.recycle(table),
                 None => {}
@@ -243,82 +260,188 @@ impl<K: Key, A> KeptSlices<K, A> {
         places: Places<'_, K, A>,
         writer: &mut CutWriter<'_>,
     ) -> Result<Progress> {
-        let written = self.write_places(places, writer);
+        let written = self.write_on(places, writer);
         if written.is_err() {
             self.log.end();
         }
         if self.log.writing().is_none() {
-            self.gone.iter_mut().for_each(|gone| gone.body.drop_accs());
+            self.settle();
         }
         written
     }
 
-    fn write_places(
+    fn write_on(
         &mut self,
         places: Places<'_, K, A>,
         writer: &mut CutWriter<'_>,
     ) -> Result<Progress> {
-        let Some(cut) = self.log.write_aside(writer)? else {
+        let Some(cut) = self.log.writing() else {
             return Ok(Progress::DONE);
         };
+        if let Some(error) = self.packing.failed.take() {
+            return Err(error);
+        }
+        let (packs, at) = (
+            &mut self.packing.packs,
+            (&*self.name, self.ledger.sequence(cut.generation())),
+        );
+        while writer.has_room() && packs.write_full(at, writer.chunk())? {}
+        if !packs.has_room() {
+            return Ok(Progress::MADE);
+        }
+        if self.at == WritesAt::Begin {
+            self.begin(cut, &places);
+        }
+        if !self.pack(places)? {
+            return Ok(Progress::MADE);
+        }
+        if let WritesAt::Packs(next) = &mut self.at {
+            let (packs, at) = (
+                &mut self.packing.packs,
+                (&*self.name, self.ledger.sequence(cut.generation())),
+            );
+            while writer.has_room() && packs.write_at(*next, at, writer.chunk())? {
+                *next += 1;
+            }
+            if packs.has_at(*next) {
+                return Ok(Progress::MADE);
+            }
+            self.raise(cut);
+        }
+        self.write_removed(writer)
+    }
+
+    /// Decides what the cut writes anew.
+    fn begin(&mut self, cut: CutAt, places: &Places<'_, K, A>) {
+        let moving = match &*places.moving {
+            Stage::Freezing { table, .. } | Stage::EmittingTable { table, .. } => table.keys.len(),
+            _ => 0,
+        };
+        let alive = places.open.keys() + moving + places.frozen.entries();
+        if let Some(sweep) = &mut self.packing.sweep
+            && !cut.is_full()
+        {
+            (sweep.renews_to, sweep.renews) = self.ledger.renews(alive);
+            self.packing.renews = sweep.renews;
+        }
+        self.at = WritesAt::Open((i64::MIN, 0));
+    }
+
+    /// Packs on; whether all entries that belong to the cut are packed.
+    fn pack(&mut self, places: Places<'_, K, A>) -> Result<bool> {
         let Places {
             open,
             moving,
             frozen,
             index,
         } = places;
-        let codec = &self.codec;
+        let Some(sweep) = &mut self.packing.sweep else {
+            return Ok(true);
+        };
+        sweep.left = PLACES_PER_CALL;
         let mut call = Call {
-            cut,
-            left: PLACES_PER_CALL,
-            writer,
+            kept: &self.kept,
+            packs: &mut self.packing.packs,
+            sweep,
+            bytes: 0,
         };
         if let WritesAt::Open(from) = self.at {
             for table in open.tables_from(from) {
                 self.at = WritesAt::Open(table.id());
-                if !table.write(codec, &mut call)? {
-                    return Ok(Progress::MADE);
+                if !table.pack(&mut call)? {
+                    return Ok(false);
                 }
             }
             self.at = WritesAt::Moving;
         }
         if self.at == WritesAt::Moving {
             if let Stage::Freezing { table, .. } | Stage::EmittingTable { table, .. } = moving
-                && !table.write(codec, &mut call)?
+                && !table.pack(&mut call)?
             {
-                return Ok(Progress::MADE);
+                return Ok(false);
             }
             self.at = WritesAt::Frozen((i64::MIN, 0));
         }
         if let WritesAt::Frozen(from) = self.at {
             for part in frozen.parts_from(from) {
                 self.at = WritesAt::Frozen(part.id());
-                if !part.write(codec, index, &mut call)? {
-                    return Ok(Progress::MADE);
+                if !part.pack(index, &mut call)? {
+                    return Ok(false);
                 }
             }
             self.at = WritesAt::Gone(0);
         }
         if let WritesAt::Gone(from) = self.at {
-            for (at, gone) in self.gone.iter_mut().enumerate().skip(from) {
+            let gone = self.gone.iter_mut().enumerate().skip(from);
+            for (at, Gone { gone_in, body }) in gone {
                 self.at = WritesAt::Gone(at);
-                let is_written = match cut.is_before(gone.gone_in) {
-                    true => gone.body.write(codec, index, &mut call)?,
-                    false if !cut.names_removed() => true,
-                    false => gone.body.write_removed(codec, index, &mut call)?,
+                let is_packed = match body {
+                    _ if !call.sweep.cut.is_before(*gone_in) => true,
+                    Body::Table(table) => table.pack(&mut call)?,
+                    Body::Part(part) => part.pack(index, &mut call)?,
                 };
-                if !is_written {
-                    return Ok(Progress::MADE);
+                if !is_packed {
+                    return Ok(false);
                 }
             }
-            self.at = WritesAt::Gone(self.gone.len());
+            self.at = WritesAt::Packs(0);
         }
+        Ok(true)
+    }
+
+    /// All packs are written: finds out which rows hold nothing any more that counts.
+    fn raise(&mut self, cut: CutAt) {
+        if let Some(sweep) = &self.packing.sweep
+            && !cut.is_full()
+        {
+            self.ledger.raise(cut.generation(), sweep.oldest);
+        }
+        self.at = WritesAt::Removed(0, 0);
+    }
+
+    /// Says which packs are gone, and comes to an end.
+    fn write_removed(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        let Some(Sweep { cut, renews, .. }) = self.packing.sweep else {
+            return Ok(self.log.finish());
+        };
+        while let WritesAt::Removed(generation, place) = self.at
+            && !cut.is_full()
+            && let Some((next, entry)) = self.ledger.gone_from((generation, place))
+        {
+            if !writer.has_room() {
+                return Ok(Progress::MADE);
+            }
+            match entry {
+                GoneEntry::Packs {
+                    sequence,
+                    partition,
+                    count,
+                } => {
+                    for number in 0..count {
+                        let at = (&*self.name, sequence);
+                        write_gone(writer.chunk(), at, (partition, number))?;
+                    }
+                }
+                GoneEntry::Entry(partition, key) => {
+                    let chunk = writer.chunk();
+                    chunk.write_removed(&self.name, partition, |out| {
+                        out.extend_from_slice(key);
+                        Ok(())
+                    })?;
+                }
+            }
+            self.at = WritesAt::Removed(next.0, next.1);
+        }
+        let packs = &self.packing.packs;
+        let renewed = (self.packing.renews - renews) as u64;
+        let changed = packs.entries().saturating_sub(renewed) as usize;
+        self.ledger.finish(packs.counts(), packs.entries(), changed);
         Ok(self.log.finish())
     }
 
     /// Whether a state of this name is that of its slices.
     pub(crate) fn is_named(&self, state: &str) -> bool {
-        self.codec.name == state
+        self.name == state
     }
 
     /// Takes back an entry.
@@ -326,148 +449,128 @@ impl<K: Key, A> KeptSlices<K, A> {
     /// # Errors
     /// If it can't be read, or has come already.
     pub(crate) fn restore(&mut self, entry: &RestoredEntry<'_>) -> Result<()> {
-        let kept = &self.codec.kept;
-        let (key, mut rest) = kept.read_as(&self.codec.name, entry)?;
-        let acc = kept.take_state(&mut rest)?;
-        let [is_pending] = rest.array()?;
-        let id = id_of(*entry.key.last_chunk().ok_or_else(cut_short)?);
-        let table = self.restored.entry((id, is_pending != 0));
-        let table = table.or_insert_with(|| SliceTable::new(id));
-        let place = table.keys.len() as u32;
-        match table.keys.get_or_insert(Cow::Owned(key), || acc).0 == place {
-            true => Ok(()),
-            false => Err(twice()),
-        }
+        self.restored.take((&self.name, &self.kept), entry)
+    }
+
+    /// Everything of this state has come back, and time had come so far.
+    pub(crate) fn lay_out(&mut self, spec: &WindowSpec, told: &Told) {
+        self.ledger = self.restored.lay_out(spec, told);
+        self.log = CutLog::behind(self.ledger.len() as u32);
     }
 
     /// The slices and numbers of the tables that have come back, and whether they are pending.
     pub(crate) fn restored(&self) -> impl Iterator<Item = (SliceId, bool)> {
-        self.restored.keys().copied()
+        self.restored.tables()
     }
 
     /// The earliest table that has come back and was not taken yet, and whether it is pending.
     pub(crate) fn take_restored(&mut self) -> Option<(SliceTable<K, A>, bool)> {
-        let ((_, is_pending), mut table) = self.restored.pop_first()?;
-        table.stamps = Stamps::restored(table.keys.len());
-        Some((table, is_pending))
+        self.restored.take_next()
+    }
+}
+
+impl Packing {
+    fn begin(&mut self, sweep: Option<Sweep>) {
+        self.packs.clear();
+        (self.sweep, self.renews, self.failed) = (sweep, 0, None);
+    }
+}
+
+/// Watches the accumulators of a table.
+pub(crate) struct SliceWatch<'a, K, A> {
+    id: SliceId,
+    stamps: &'a mut Stamps,
+    log: &'a CutLog,
+    kept: &'a KeptAs<K, A>,
+    packing: &'a mut Packing,
+}
+
+impl<K: Key, A> SliceWatch<'_, K, A> {
+    /// An entry changes for the first time since the last cut: one that this has not got yet is put aside.
+    #[cold]
+    #[inline(never)]
+    fn first_change(&mut self, slot: usize, key: &K, acc: &A) {
+        let before = self.stamps.change(slot, self.log);
+        if let Some(sweep) = &mut self.packing.sweep
+            && sweep.is_overtaken(before)
+        {
+            let of = (self.id, is_pending(self.id));
+            if let Err(error) = self.packing.packs.add(self.kept, of, key, acc) {
+                self.packing.failed.get_or_insert(error);
+            }
+        }
+    }
+}
+
+impl<K: Key, A> Watch<K, A> for SliceWatch<'_, K, A> {
+    #[inline]
+    fn changes(&mut self, slot: u32, key: &K, acc: &A) {
+        if self.stamps.is_news(slot as usize, self.log) {
+            self.first_change(slot as usize, key, acc);
+        }
+    }
+
+    fn inserted(&mut self, _: u32) {
+        self.stamps.push(self.log);
     }
 }
 
 impl<K: Key, A> Body<K, A> {
-    fn stamps(&self) -> &Stamps {
-        match self {
-            Body::Table(table) => &table.stamps,
-            Body::Part(part) => &part.stamps,
-        }
-    }
-
     fn drop_accs(&mut self) {
         match self {
             Body::Table(table) => drop(table.keys.drain_values()),
             Body::Part(part) => part.accs.clear(),
         }
     }
-
-    fn write(
-        &mut self,
-        codec: &SliceCodec<K, A>,
-        index: &KeyIndex<K>,
-        call: &mut Call<'_, '_>,
-    ) -> Result<bool> {
-        match self {
-            Body::Table(table) => table.write(codec, call),
-            Body::Part(part) => part.write(codec, index, call),
-        }
-    }
-
-    fn write_removed(
-        &mut self,
-        codec: &SliceCodec<K, A>,
-        index: &KeyIndex<K>,
-        call: &mut Call<'_, '_>,
-    ) -> Result<bool> {
-        match self {
-            Body::Table(table) => {
-                let (id, keys) = (bytes_of(table.id()), table.keys.keys());
-                call.write_all(&mut table.stamps, |chunk, at| {
-                    write_removed((&codec.name, &id), chunk, &keys[at])
-                })
-            }
-            Body::Part(part) => {
-                let (id, slots) = (bytes_of(part.id()), &part.slots);
-                call.write_all(&mut part.stamps, |chunk, at| {
-                    write_removed((&codec.name, &id), chunk, index.key(slots[at]))
-                })
-            }
-        }
-    }
 }
 
 impl<K: Key, A> SliceTable<K, A> {
-    fn write(&mut self, codec: &SliceCodec<K, A>, call: &mut Call<'_, '_>) -> Result<bool> {
-        let what = (self.id(), is_pending(self.id()));
+    fn pack(&mut self, call: &mut Call<'_, K, A>) -> Result<bool> {
+        let of = (self.id(), is_pending(self.id()));
         let (keys, accs) = (self.keys.keys(), self.keys.values());
-        call.write(&mut self.stamps, |chunk, at| {
-            codec.write(chunk, what, &keys[at], &accs[at])
-        })
+        call.pack(&mut self.stamps, of, |at| (&keys[at], &accs[at]))
     }
 }
 
 impl<A> Part<A> {
-    fn write<K: Key>(
-        &mut self,
-        codec: &SliceCodec<K, A>,
-        index: &KeyIndex<K>,
-        call: &mut Call<'_, '_>,
-    ) -> Result<bool> {
-        let what = (self.id(), false);
+    fn pack<K: Key>(&mut self, index: &KeyIndex<K>, call: &mut Call<'_, K, A>) -> Result<bool> {
+        let of = (self.id(), false);
         let (slots, accs) = (&self.slots, &self.accs);
-        call.write(&mut self.stamps, |chunk, at| {
-            codec.write(chunk, what, index.key(slots[at]), &accs[at])
-        })
+        call.pack(&mut self.stamps, of, |at| (index.key(slots[at]), &accs[at]))
     }
 }
 
 /// A call of `write_cut`.
-struct Call<'a, 'w> {
-    cut: CutAt,
-    left: usize,
-    writer: &'a mut CutWriter<'w>,
+struct Call<'a, K, A> {
+    kept: &'a KeptAs<K, A>,
+    packs: &'a mut Packs,
+    sweep: &'a mut Sweep,
+    /// How many it has packed.
+    bytes: usize,
 }
 
-impl Call<'_, '_> {
-    fn write(
+impl<K: Key, A> Call<'_, K, A> {
+    fn pack<'e>(
         &mut self,
         stamps: &mut Stamps,
-        write: impl FnMut(&mut StateChunk, usize) -> Result<()>,
-    ) -> Result<bool> {
-        stamps.write(self.cut, &mut self.left, self.writer, write)
-    }
-
-    fn write_all(
-        &mut self,
-        stamps: &mut Stamps,
-        write: impl FnMut(&mut StateChunk, usize) -> Result<()>,
-    ) -> Result<bool> {
-        stamps.write_all(self.cut, &mut self.left, self.writer, write)
+        of: (SliceId, bool),
+        entry: impl Fn(usize) -> (&'e K, &'e A),
+    ) -> Result<bool>
+    where
+        K: 'e,
+        A: 'e,
+    {
+        stamps.sweep(self.sweep, |at| {
+            let (key, acc) = entry(at);
+            self.bytes += self.packs.add(self.kept, of, key, acc)?;
+            Ok(self.bytes < BYTES_PER_CALL && self.packs.has_room())
+        })
     }
 }
 
 /// Whether the windows that were emitted before do not know yet of what an open table holds.
 fn is_pending((_, number): SliceId) -> bool {
     number > 0
-}
-
-fn bytes_of((slice, number): SliceId) -> [u8; 12] {
-    let mut bytes = [0; 12];
-    bytes[..8].copy_from_slice(&slice.to_le_bytes());
-    bytes[8..].copy_from_slice(&number.to_le_bytes());
-    bytes
-}
-
-fn id_of([s0, s1, s2, s3, s4, s5, s6, s7, n0, n1, n2, n3]: [u8; 12]) -> SliceId {
-    let slice = i64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
-    (slice, u32::from_le_bytes([n0, n1, n2, n3]))
 }
 
 /// A part does not hold a key any more.

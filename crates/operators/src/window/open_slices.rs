@@ -68,6 +68,9 @@ struct OpenSlice<K, A> {
     first: Timestamp,
     last: Timestamp,
     table: SliceTable<K, A>,
+    /// Whether it takes no more records. Then it was pending in another life, and what has been closed since in other instances than its
+    /// own, and came together with it, may have its number: a key that is there must not be here as well.
+    is_sealed: bool,
 }
 
 /// The slices that records are still counted into, in order of time.
@@ -150,7 +153,7 @@ impl<K: Key, A> OpenSlices<K, A> {
         // A bisection by the slices' own times: the arithmetic of slices is needed only to open one.
         let after = self.open.partition_point(|open| open.first <= time);
         self.current = match after.checked_sub(1) {
-            Some(found) if time <= self.open[found].last => found,
+            Some(found) if self.takes(found, time) => found,
             _ => {
                 let slice = self.spec.slice_of(time);
                 let spare = self.spare.pop();
@@ -158,7 +161,7 @@ impl<K: Key, A> OpenSlices<K, A> {
                 let is_again = slice < self.closed_before;
                 self.reopened = self.reopened.wrapping_add(is_again.into());
                 (table.slice, table.number) = (slice, if is_again { self.reopened } else { 0 });
-                self.insert_at(after, table);
+                self.insert_at(after, table, false);
                 after
             }
         };
@@ -166,20 +169,31 @@ impl<K: Key, A> OpenSlices<K, A> {
         (self.first, self.last) = (current.first, current.last);
     }
 
-    fn insert_at(&mut self, at: usize, table: SliceTable<K, A>) {
+    fn takes(&self, found: usize, time: Timestamp) -> bool {
+        let open = &self.open[found];
+        time <= open.last && !open.is_sealed
+    }
+
+    fn insert_at(&mut self, at: usize, table: SliceTable<K, A>, is_sealed: bool) {
         let (first, last) = (
             self.spec.first_of(table.slice),
             self.spec.last_of(table.slice),
         );
-        self.open.insert(at, OpenSlice { first, last, table });
+        let open = OpenSlice {
+            first,
+            last,
+            table,
+            is_sealed,
+        };
+        self.open.insert(at, open);
     }
 
-    /// Puts a table back that comes from another life. None is at hand afterwards.
-    pub(crate) fn restore(&mut self, table: SliceTable<K, A>) {
+    /// Puts a table back that comes from another life; one that is pending takes no more records. None is at hand afterwards.
+    pub(crate) fn restore(&mut self, table: SliceTable<K, A>, is_pending: bool) {
         self.reopened = self.reopened.max(table.number);
         let id = table.id();
         let at = self.open.partition_point(|open| open.table.id() < id);
-        self.insert_at(at, table);
+        self.insert_at(at, table, is_pending);
         (self.first, self.last) = (Timestamp::MAX, Timestamp::MIN);
     }
 

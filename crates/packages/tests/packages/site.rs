@@ -145,12 +145,13 @@ pub fn eventually<T>(poll: impl Fn() -> Option<T>) -> T {
 /// Polls until there is something, and lets others work.
 pub async fn eventually_async<T>(poll: impl Fn() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
+    let mut looks = tokio::time::interval(Duration::from_millis(2));
     loop {
+        looks.tick().await;
         if let Some(found) = poll() {
             return found;
         }
         assert!(Instant::now() < deadline, "it never happened");
-        tokio::task::yield_now().await;
     }
 }
 

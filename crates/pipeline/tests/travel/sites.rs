@@ -219,7 +219,7 @@ pub fn run(dag: &Dag, sites: u32, config: &NodeConfig, mut choose: impl FnMut() 
             start.elapsed() < Duration::from_secs(60),
             "the job does not end"
         );
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(1));
     }
     for part in &parts {
         let status = part.status();

@@ -5,13 +5,8 @@ use std::time::Duration;
 
 use ardea_aggregate::count;
 use ardea_connect::generate;
-use ardea_core::Result;
-use ardea_engine::Node;
 use ardea_pipeline::{Pipeline, WatermarkPolicy, Window};
-use ardea_recovery::{Embedded, Survival, Survived, Surviving, SurvivingHandle};
 use serde::{Deserialize, Serialize};
-
-use crate::site::{node, until};
 
 /// How many records there are in all, and how many accounts.
 pub const RECORDS: u64 = 2_000;
@@ -100,25 +95,3 @@ macro_rules! version {
 version!(first, First, seen);
 version!(second, Second, count);
 version!(broken, Broken, seen);
-
-/// Runs a job beside what `meanwhile` does.
-pub fn with(
-    job: &dyn Embedded,
-    survival: &Survival,
-    meanwhile: impl FnOnce(&SurvivingHandle) + Send,
-) -> Result<Survived> {
-    let node = Node::start(node()).unwrap();
-    let surviving = Surviving::open(job, &node, survival)?;
-    let handle = surviving.handle();
-    std::thread::scope(|scope| {
-        scope.spawn(|| meanwhile(&handle));
-        surviving.run()
-    })
-}
-
-/// Waits until some snapshots have been made.
-pub fn some_snapshots(handle: &SurvivingHandle) {
-    until("snapshots are made", || {
-        handle.is_over() || handle.figures().snapshots > 3
-    });
-}

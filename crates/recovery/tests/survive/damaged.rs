@@ -4,10 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ardea_core::{ErrorCode, Guarantee};
-use ardea_engine::Node;
-use ardea_recovery::{Notice, Surviving, look};
+use ardea_recovery::{Notice, look};
 
-use crate::site::{Told, held, node, quick, run, survival, until};
+use crate::site::{Told, held, quick, run, survival, until, with};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 20_000;
@@ -15,19 +14,14 @@ const NUMBERS: u64 = 20_000;
 /// A job that was killed half way, in effect.
 fn half(folder: &Path, guarantee: Guarantee) -> Windows {
     let job = held(folder, NUMBERS);
-    let node = Node::start(node()).unwrap();
     let survival = survival(folder).guarantee(guarantee);
-    let surviving = Surviving::open(&job, &node, &survival).unwrap();
-    let handle = surviving.handle();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            until("some snapshots are made", || {
-                handle.is_over() || handle.figures().snapshots >= 5
-            });
-            handle.cancel();
+    with(&job, &survival, |handle| {
+        until("some snapshots are made", || {
+            handle.is_over() || handle.figures().snapshots >= 5
         });
-        surviving.run().unwrap_err();
-    });
+        handle.cancel();
+    })
+    .unwrap_err();
     quick(folder, NUMBERS)
 }
 

@@ -4,28 +4,13 @@ use std::fs;
 use std::sync::atomic::Ordering;
 
 use ardea_core::ErrorCode;
-use ardea_engine::{JobStatus, Node};
-use ardea_recovery::{Notice, SurvivalEnd, Survived, Surviving, SurvivingHandle, look};
+use ardea_engine::JobStatus;
+use ardea_recovery::{Notice, SurvivalEnd, look};
 
-use crate::site::{Told, held, node, quick, run, survival, until};
+use crate::site::{Told, held, quick, run, survival, until, with};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 20_000;
-
-/// Runs the job beside what `meanwhile` does.
-fn with(
-    job: &Windows,
-    survival: &ardea_recovery::Survival,
-    meanwhile: impl FnOnce(&SurvivingHandle) + Send,
-) -> ardea_core::Result<Survived> {
-    let node = Node::start(node()).unwrap();
-    let surviving = Surviving::open(job, &node, survival).unwrap();
-    let handle = surviving.handle();
-    std::thread::scope(|scope| {
-        scope.spawn(|| meanwhile(&handle));
-        surviving.run()
-    })
-}
 
 #[test]
 fn a_job_that_has_completed_does_nothing_when_it_is_run_again_unless_it_starts_over() {

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use ardea_core::{ErrorCode, Guarantee};
-use ardea_engine::Node;
-use ardea_recovery::{Notice, Survival, SurvivalEnd, Surviving};
+use ardea_recovery::{Notice, Survival, SurvivalEnd};
 
-use crate::site::{Told, held, known_everywhere, node, often, quick, run, survival, until};
+use crate::site::{Told, held, known_everywhere, often, quick, run, survival, until, with};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 60_000;
@@ -25,24 +24,19 @@ fn instances_that_panic_now_and_then_leave_no_trace_in_the_results() {
         let folder = tempfile::tempdir().unwrap();
         let job = held(folder.path(), NUMBERS);
         let survival = survival(folder.path()).guarantee(guarantee);
-        let node = Node::start(node()).unwrap();
-        let surviving = Surviving::open(&job, &node, &survival).unwrap();
-        let handle = surviving.handle();
-        let survived = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for mishaps in 1..=4 {
-                    known_everywhere(&job, &handle);
-                    job.mishap.store(10 * mishaps, Ordering::SeqCst);
-                    let more = NUMBERS / 2 + NUMBERS / 10 * mishaps as u64;
-                    job.limit.store(more, Ordering::SeqCst);
-                    until("it is started anew", || {
-                        handle.figures().recoveries >= mishaps as u32
-                    });
-                }
-                job.limit.store(u64::MAX, Ordering::SeqCst);
-            });
-            surviving.run().unwrap()
-        });
+        let survived = with(&job, &survival, |handle| {
+            for mishaps in 1..=4 {
+                known_everywhere(&job, handle);
+                job.mishap.store(10 * mishaps, Ordering::SeqCst);
+                let more = NUMBERS / 2 + NUMBERS / 10 * mishaps as u64;
+                job.limit.store(more, Ordering::SeqCst);
+                until("it is started anew", || {
+                    handle.figures().recoveries >= mishaps as u32
+                });
+            }
+            job.limit.store(u64::MAX, Ordering::SeqCst);
+        })
+        .unwrap();
         assert_eq!(survived.end, SurvivalEnd::Completed);
         assert!(survived.figures.recoveries >= 4, "{:?}", survived.figures);
         match guarantee {

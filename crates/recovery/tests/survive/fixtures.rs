@@ -12,8 +12,8 @@ use ardea_recovery::{Survival, SurvivalEnd};
 use ardea_savepoint::Savepoint;
 use ardea_snapshot::DiskFolder;
 
-use crate::accounts::{self, ACCOUNTS, Job, RECORDS, with};
-use crate::site::{often, run, survival, until};
+use crate::accounts::{self, ACCOUNTS, Job, RECORDS};
+use crate::site::{often, run, survival, until, with};
 
 /// How the folders of savepoints begin, and those of jobs.
 const SAVEPOINT: &str = "savepoint-";

@@ -10,8 +10,8 @@ use ardea_engine::Node;
 use ardea_recovery::{Survival, SurvivalEnd, Surviving, look};
 use ardea_snapshot::{Folder, MemoryFolder};
 
-use crate::accounts::{self, with};
-use crate::site::{held, known_everywhere, node, often, quick, run, survival, until};
+use crate::accounts;
+use crate::site::{held, known_everywhere, node, often, quick, run, survival, until, with};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 3_000;
@@ -80,17 +80,11 @@ fn another_jobs_folder_is_refused() {
 fn a_job_with_other_vertices_is_refused_with_what_differs_and_nothing_is_lost_by_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut job = held(folder.path(), NUMBERS);
-    let node = Node::start(node()).unwrap();
-    let within = survival(folder.path());
-    let surviving = Surviving::open(&job, &node, &within).unwrap();
-    let handle = surviving.handle();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            known_everywhere(&job, &handle);
-            handle.cancel();
-        });
-        surviving.run().unwrap_err();
-    });
+    with(&job, &survival(folder.path()), |handle| {
+        known_everywhere(&job, handle);
+        handle.cancel();
+    })
+    .unwrap_err();
     job.limit.store(u64::MAX, Ordering::SeqCst);
     job.counts = "totals".into();
     let error = run(&job, &survival(folder.path())).unwrap_err();

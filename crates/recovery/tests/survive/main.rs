@@ -6,6 +6,7 @@ mod windows;
 
 mod accounts;
 mod damaged;
+mod early;
 mod ends;
 mod failures;
 mod fixtures;

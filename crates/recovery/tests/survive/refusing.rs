@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_engine::Node;
-use ardea_recovery::{Notice, Survival, SurvivalEnd, Surviving};
+use ardea_recovery::{Notice, Survival, SurvivalEnd};
 use ardea_snapshot::{FileName, FileState, Folder, Listed, MemoryFolder};
 use bytes::Bytes;
 
-use crate::site::{Told, node, often, quick, run, until};
+use crate::site::{Told, often, quick, run, until, with};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 40_000;
@@ -109,21 +108,15 @@ fn a_job_goes_on_while_its_disk_is_full_and_commits_when_there_is_room_again() {
     let told = Told::default();
     let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
     let survival = told.of(often(within));
-    let node = Node::start(node()).unwrap();
-    let surviving = Surviving::open(&job, &node, &survival).unwrap();
-    let handle = surviving.handle();
-    let survived = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            until("a snapshot is made", || handle.figures().snapshots > 0);
-            disk.is_full.store(true, Ordering::SeqCst);
-            until("people are told", || {
-                let is_told = |notice: &Notice| matches!(notice, Notice::NoSnapshots { .. });
-                handle.is_over() || told.any(is_told)
-            });
-            assert!(handle.figures().given_up > 0);
-            disk.is_full.store(false, Ordering::SeqCst);
+    let survived = with(&job, &survival, |handle| {
+        until("a snapshot is made", || handle.figures().snapshots > 0);
+        disk.is_full.store(true, Ordering::SeqCst);
+        until("people are told", || {
+            let is_told = |notice: &Notice| matches!(notice, Notice::NoSnapshots { .. });
+            handle.is_over() || told.any(is_told)
         });
-        surviving.run()
+        assert!(handle.figures().given_up > 0);
+        disk.is_full.store(false, Ordering::SeqCst);
     });
     assert_eq!(survived.unwrap().end, SurvivalEnd::Completed);
     assert_eq!(job.published(), Windows::expected(NUMBERS));
@@ -137,24 +130,18 @@ fn a_job_that_can_not_read_what_it_goes_back_to_waits_until_it_can_however_often
     let told = Told::default();
     let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
     let survival = told.of(often(within).attempts(1));
-    let node = Node::start(node()).unwrap();
-    let surviving = Surviving::open(&job, &node, &survival).unwrap();
-    let handle = surviving.handle();
-    let survived = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            until("a snapshot is made", || handle.figures().snapshots > 0);
-            disk.hides_blocks.store(true, Ordering::SeqCst);
-            job.mishap.store(10, Ordering::SeqCst);
-            until("people are told", || {
-                let is_told = |notice: &Notice| matches!(notice, Notice::Waiting { .. });
-                handle.is_over() || told.any(is_told)
-            });
-            // Several looks, each of which would be one failure too many.
-            let end = std::time::Instant::now() + Duration::from_secs(1);
-            until("it has looked again", || std::time::Instant::now() > end);
-            disk.hides_blocks.store(false, Ordering::SeqCst);
+    let survived = with(&job, &survival, |handle| {
+        until("a snapshot is made", || handle.figures().snapshots > 0);
+        disk.hides_blocks.store(true, Ordering::SeqCst);
+        job.mishap.store(10, Ordering::SeqCst);
+        until("people are told", || {
+            let is_told = |notice: &Notice| matches!(notice, Notice::Waiting { .. });
+            handle.is_over() || told.any(is_told)
         });
-        surviving.run()
+        // Several looks, each of which would be one failure too many.
+        let end = std::time::Instant::now() + Duration::from_secs(1);
+        until("it has looked again", || std::time::Instant::now() > end);
+        disk.hides_blocks.store(false, Ordering::SeqCst);
     });
     let survived = survived.unwrap();
     assert_eq!(
@@ -173,17 +160,13 @@ fn a_job_without_any_room_waits_for_some_before_it_begins() {
     let told = Told::default();
     let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
     let survival = told.of(often(within));
-    let node = Node::start(node()).unwrap();
-    let surviving = Surviving::open(&job, &node, &survival).unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            until("people are told", || {
-                told.any(|notice| matches!(notice, Notice::RecordRefused { .. }))
-            });
-            disk.is_full.store(false, Ordering::SeqCst);
+    with(&job, &survival, |_| {
+        until("people are told", || {
+            told.any(|notice| matches!(notice, Notice::RecordRefused { .. }))
         });
-        surviving.run().unwrap();
-    });
+        disk.is_full.store(false, Ordering::SeqCst);
+    })
+    .unwrap();
     assert_eq!(job.published(), Windows::expected(3_000));
 }
 
@@ -197,20 +180,14 @@ fn a_job_whose_end_finds_no_room_waits_for_some_however_often_it_may_fail() {
     // No epoch ends but the last one.
     let rarely = often(within).every(Duration::from_secs(600)).attempts(1);
     let survival = told.of(rarely);
-    let node = Node::start(node()).unwrap();
-    let surviving = Surviving::open(&job, &node, &survival).unwrap();
-    let handle = surviving.handle();
-    let survived = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            until("it lives", || handle.job().is_some());
-            disk.is_full.store(true, Ordering::SeqCst);
-            until("people are told", || {
-                let is_told = |notice: &Notice| matches!(notice, Notice::EndNotKept { .. });
-                handle.is_over() || told.any(is_told)
-            });
-            disk.is_full.store(false, Ordering::SeqCst);
+    let survived = with(&job, &survival, |handle| {
+        until("it lives", || handle.job().is_some());
+        disk.is_full.store(true, Ordering::SeqCst);
+        until("people are told", || {
+            let is_told = |notice: &Notice| matches!(notice, Notice::EndNotKept { .. });
+            handle.is_over() || told.any(is_told)
         });
-        surviving.run()
+        disk.is_full.store(false, Ordering::SeqCst);
     });
     assert_eq!(survived.unwrap().end, SurvivalEnd::Completed);
     assert_eq!(job.published(), Windows::expected(3_000));
@@ -244,18 +221,13 @@ fn nothing_of_another_process_is_swept_before_this_one_has_recorded_that_it_goes
     let told = Told::default();
     let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
     let survival = told.of(often(within));
-    let node = Node::start(node()).unwrap();
-    let surviving = Surviving::open(&job, &node, &survival).unwrap();
-    let handle = surviving.handle();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            until("people are told", || {
-                told.any(|notice| matches!(notice, Notice::RecordRefused { .. }))
-            });
-            handle.cancel();
+    with(&job, &survival, |handle| {
+        until("people are told", || {
+            told.any(|notice| matches!(notice, Notice::RecordRefused { .. }))
         });
-        surviving.run().unwrap_err();
-    });
+        handle.cancel();
+    })
+    .unwrap_err();
     assert!(disk.read(&block).unwrap().is_some());
     disk.refuses_records.store(false, Ordering::SeqCst);
     run(&job, &survival).unwrap();
@@ -268,23 +240,17 @@ fn a_job_goes_on_when_its_place_was_away_and_had_stored_a_record_without_an_answ
     let job = Windows::within(folder.path(), NUMBERS);
     let disk = Arc::new(Filling::default());
     let survival = often(Survival::within(Arc::clone(&disk) as Arc<dyn Folder>));
-    let node = Node::start(node()).unwrap();
-    let surviving = Surviving::open(&job, &node, &survival).unwrap();
-    let handle = surviving.handle();
-    let survived = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            until("a snapshot is made", || handle.figures().snapshots > 0);
-            disk.leaves_with_record.store(true, Ordering::SeqCst);
-            until("it is asked in vain", || {
-                handle.is_over() || disk.missed.load(Ordering::SeqCst) > 6
-            });
-            let made = handle.figures().snapshots;
-            disk.is_away.store(false, Ordering::SeqCst);
-            until("snapshots are made again", || {
-                handle.is_over() || handle.figures().snapshots > made + 1
-            });
+    let survived = with(&job, &survival, |handle| {
+        until("a snapshot is made", || handle.figures().snapshots > 0);
+        disk.leaves_with_record.store(true, Ordering::SeqCst);
+        until("it is asked in vain", || {
+            handle.is_over() || disk.missed.load(Ordering::SeqCst) > 6
         });
-        surviving.run()
+        let made = handle.figures().snapshots;
+        disk.is_away.store(false, Ordering::SeqCst);
+        until("snapshots are made again", || {
+            handle.is_over() || handle.figures().snapshots > made + 1
+        });
     });
     assert_eq!(survived.unwrap().end, SurvivalEnd::Completed);
     assert_eq!(job.published(), Windows::expected(NUMBERS));

@@ -12,8 +12,8 @@ use ardea_recovery::{Dropping, KeptStates, Notice, SurvivalEnd, savepoint};
 use ardea_savepoint::{Savepoint, Verdict};
 use ardea_snapshot::DiskFolder;
 
-use crate::accounts::{self, ACCOUNTS, Job, RECORDS, some_snapshots, with};
-use crate::site::{Told, held, often, quick, run, survival, until};
+use crate::accounts::{self, ACCOUNTS, Job, RECORDS};
+use crate::site::{Told, held, often, quick, run, some_snapshots, survival, until, with};
 use crate::windows::Windows;
 use ardea_recovery::Survival;
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ardea_core::Result;
-use ardea_engine::NodeConfig;
-use ardea_recovery::{Embedded, Notice, Survival, Survive, Survived, SurvivingHandle};
+use ardea_engine::{Node, NodeConfig};
+use ardea_recovery::{Embedded, Notice, Survival, Survive, Survived, Surviving, SurvivingHandle};
 
 use crate::windows::Windows;
 
@@ -19,7 +19,7 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 
@@ -88,5 +88,27 @@ pub fn known_everywhere(job: &Windows, handle: &SurvivingHandle) {
     let made = handle.figures().snapshots;
     until("one more snapshot is made", || {
         handle.figures().snapshots > made
+    });
+}
+
+/// Runs a job beside what `meanwhile` does.
+pub fn with(
+    job: &dyn Embedded,
+    survival: &Survival,
+    meanwhile: impl FnOnce(&SurvivingHandle) + Send,
+) -> Result<Survived> {
+    let node = Node::start(node()).unwrap();
+    let surviving = Surviving::open(job, &node, survival)?;
+    let handle = surviving.handle();
+    std::thread::scope(|scope| {
+        scope.spawn(|| meanwhile(&handle));
+        surviving.run()
+    })
+}
+
+/// Waits until some snapshots have been made.
+pub fn some_snapshots(handle: &SurvivingHandle) {
+    until("snapshots are made", || {
+        handle.is_over() || handle.figures().snapshots > 3
     });
 }

@@ -13,9 +13,9 @@ use super::placement::{Candidate, place};
 use crate::runner::Held;
 
 /// What hosts hold, and which of them don't say.
-struct Survey {
-    stocks: BTreeMap<String, Stock>,
-    silent: Vec<(String, Error)>,
+pub(super) struct Survey {
+    pub(super) stocks: BTreeMap<String, Stock>,
+    pub(super) silent: Vec<(String, Error)>,
     /// Lives that were replaced by later ones elsewhere.
     stale: Vec<Stale>,
 }
@@ -48,7 +48,7 @@ impl Shared {
         errors.extend(unclear);
         let candidates = self.candidates(&survey.stocks, &there);
         let (placed, refused) = place(placeable.clone(), candidates);
-        errors.extend(refused);
+        errors.extend(refused.into_iter().map(Error::from));
         for request in placeable {
             if let Some(host) = placed.get(&request.id) {
                 there.entry(host.clone()).or_default().push(request);
@@ -91,7 +91,7 @@ impl Shared {
         failed.into_iter().map(|(_, error)| error).collect()
     }
 
-    /// Starts a container again: where it was, or elsewhere if that host is lost.
+    /// Starts a container again: where it was, or elsewhere if that host is lost or drained.
     pub(super) async fn restart(&self, order: Order, id: ContainerId) -> Result<u64> {
         let (host, request, floor) = self.where_to_restart(order, id).await?;
         let question = Question::Restart {
@@ -139,7 +139,9 @@ impl Shared {
             (board.wanted.get(&id).cloned(), board.floor())
         };
         let known = self.board().host_of(id);
-        if let (Some(request), Some(host)) = (&request, known) {
+        if let (Some(request), Some(host)) = (&request, known)
+            && !self.drained().contains(&host)
+        {
             return Ok((host, request.clone(), floor));
         }
         let survey = self.survey().await;
@@ -155,18 +157,49 @@ impl Shared {
             )
         })?;
         let floor = self.board().floor();
-        if let Some(host) = self.board().host_of(id) {
-            return Ok((host, request, floor));
+        let known = self.board().host_of(id);
+        if let Some(host) = known {
+            let elsewhere = self.leave(&host, &request, &survey).await?;
+            if let Some(elsewhere) = &elsewhere {
+                let reserved = (elsewhere.clone(), request.required);
+                self.board().reserved.insert(id, reserved);
+            }
+            return Ok((elsewhere.unwrap_or(host), request, floor));
         }
         let (placeable, unclear) = self.which_can_be_placed(order, vec![request.clone()], &survey);
         first_of(unclear)?;
         let (mut placed, refused) =
             place(placeable, self.candidates(&survey.stocks, &BTreeMap::new()));
-        first_of(refused)?;
+        first_of(refused.into_iter().map(Error::from).collect())?;
         let host = placed.remove(&id).ok_or_else(superseded)?;
         let reserved = (host.clone(), request.required);
         self.board().reserved.insert(id, reserved);
         Ok((host, request, floor))
+    }
+
+    /// Has a container given up by its host, if that is drained and another has room for it: which one. It has stopped then.
+    async fn leave(
+        &self,
+        host: &str,
+        request: &ContainerRequest,
+        survey: &Survey,
+    ) -> Result<Option<String>> {
+        if !self.drained().contains(host) {
+            return Ok(None);
+        }
+        let id = request.id;
+        let candidates = self.candidates(&survey.stocks, &BTreeMap::new());
+        let (mut placed, _) = place(vec![request.clone()], candidates);
+        let up_to = self.board().place(id).map(|place| place.incarnation);
+        let (Some(elsewhere), Some(up_to)) = (placed.remove(&id), up_to) else {
+            return Ok(None);
+        };
+        // As long as it does not answer, the container may run there.
+        match self.link(host) {
+            Some(link) => link.ask(Question::Release { id, up_to }).await?,
+            None => return Ok(None),
+        };
+        Ok(Some(elsewhere))
     }
 
     /// Stops everything, wherever it can be reached.
@@ -189,7 +222,7 @@ impl Shared {
     }
 
     /// Asks all hosts what they hold.
-    async fn survey(&self) -> Survey {
+    pub(super) async fn survey(&self) -> Survey {
         let (answers, silent) = self.ask_all(|_| Question::Stock).await;
         let stocks = answers
             .into_iter()
@@ -253,11 +286,12 @@ impl Shared {
         (placeable, unclear)
     }
 
-    fn candidates(
+    pub(super) fn candidates(
         &self,
         stocks: &BTreeMap<String, Stock>,
         there: &BTreeMap<String, Vec<ContainerRequest>>,
     ) -> Vec<Candidate> {
+        let drained = self.drained().clone();
         let board = self.board();
         let candidate = |(host, stock): (&String, &Stock)| {
             let reserved = board.reserved.values().filter(|(at, _)| at == host);
@@ -271,6 +305,7 @@ impl Shared {
                 total: stock.total,
                 attributes: stock.attributes.clone(),
                 containers,
+                is_drained: drained.contains(host),
             }
         };
         stocks.iter().map(candidate).collect()
@@ -302,7 +337,7 @@ impl Board {
     }
 
     /// Which wanted container stays on which host, and which are nowhere.
-    fn divide(
+    pub(super) fn divide(
         &self,
         stocks: &BTreeMap<String, Stock>,
     ) -> (

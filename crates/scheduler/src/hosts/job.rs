@@ -1,9 +1,9 @@
 //! One job's scheduler on the hosts of a cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ardea_control::{ContainerRequest, MasterEpoch, Order, WorkerId};
+use ardea_control::{ContainerRequest, Displaced, MasterEpoch, Order, WorkerId};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_packing::ContainerId;
 use tokio::sync::{Mutex as TurnMutex, mpsc};
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::Hosts;
 use super::board::{Board, Stale};
+use super::drains::Drains;
 use super::link::{Link, News};
 use super::message::{Answer, Question};
 use super::roster::{Change, Roster};
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     board: Mutex<Board>,
     links: Mutex<BTreeMap<String, Arc<Link>>>,
     feed: Mutex<Option<EventFeed>>,
+    /// The hosts that are drained.
+    drained: Mutex<BTreeSet<String>>,
 }
 
 impl HostsJob {
@@ -45,6 +48,8 @@ impl HostsJob {
     pub(super) async fn begin(kind: Hosts, launch: LaunchPlan) -> Result<(Self, ContainerEvents)> {
         let roster = Roster::begin(Arc::clone(&kind.state), kind.lost_after);
         let mut roster = roster.await?;
+        let drains = Drains::new(Arc::clone(&kind.state));
+        let mut drains = drains.followed().await?;
         let (feed, events) = container_events();
         let shared = Arc::new(Shared {
             kind,
@@ -54,6 +59,7 @@ impl HostsJob {
             board: Mutex::default(),
             links: Mutex::default(),
             feed: Mutex::new(Some(feed)),
+            drained: Mutex::new(drains.next().await),
         });
         let (tell, news) = mpsc::unbounded_channel();
         shared.change(roster.next().await, &tell);
@@ -65,8 +71,18 @@ impl HostsJob {
                 }
             }
         };
+        let follow_drains = {
+            let shared = Arc::clone(&shared);
+            async move {
+                loop {
+                    let drained = drains.next().await;
+                    *shared.drained() = drained;
+                }
+            }
+        };
         let tasks = vec![
             tokio::spawn(follow),
+            tokio::spawn(follow_drains),
             tokio::spawn(hear(Arc::clone(&shared), news)),
         ];
         Ok((HostsJob { shared, tasks }, events))
@@ -111,6 +127,11 @@ async fn hear(shared: Arc<Shared>, mut news: mpsc::UnboundedReceiver<(String, Ne
 impl Shared {
     pub(super) fn board(&self) -> MutexGuard<'_, Board> {
         lock(&self.board)
+    }
+
+    /// The hosts that are drained.
+    pub(super) fn drained(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        lock(&self.drained)
     }
 
     pub(super) fn links(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Link>>> {
@@ -235,6 +256,10 @@ impl Scheduler for HostsJob {
         let heard = workers.iter();
         let heard = heard.map(|worker| (worker.container, worker.incarnation));
         self.shared.board().heard = heard.collect();
+    }
+
+    fn displaced(&self) -> Pending<'_, Vec<Displaced>> {
+        Box::pin(self.shared.displaced())
     }
 
     fn containers(&self) -> Pending<'_, Vec<RunningContainer>> {

@@ -29,13 +29,35 @@ pub(super) struct Candidate {
     pub(super) attributes: BTreeMap<String, String>,
     /// How many containers of the job are there.
     pub(super) containers: usize,
+    /// Whether it gets none.
+    pub(super) is_drained: bool,
+}
+
+/// A container without a place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct NoRoom {
+    /// Which.
+    pub(super) request: ContainerRequest,
+    /// What is missing.
+    pub(super) why: String,
+}
+
+impl From<NoRoom> for Error {
+    fn from(NoRoom { request, why }: NoRoom) -> Error {
+        let what = format!(
+            "no host has room for container {}, which needs {}",
+            request.id, request.required
+        );
+        let error = Error::new(ErrorCode::NoRoom, what).because(why);
+        error.hint("add a host, stop other jobs, or ask for less")
+    }
 }
 
 /// Finds a host for each of these containers; for those without one, why. `O(containers · hosts)`.
 pub(super) fn place(
     mut missing: Vec<ContainerRequest>,
     mut hosts: Vec<Candidate>,
-) -> (BTreeMap<ContainerId, String>, Vec<Error>) {
+) -> (BTreeMap<ContainerId, String>, Vec<NoRoom>) {
     missing.sort_by_key(|request| {
         let size = request.required;
         let order = (size.memory_bytes, size.cpu, size.disk_bytes);
@@ -53,17 +75,21 @@ pub(super) fn place(
                 host.containers += 1;
                 placed.insert(request.id, host.id.clone());
             }
-            None => refused.push(no_room(&request, &hosts)),
+            None => refused.push(NoRoom {
+                why: what_is_missing(&request, &hosts),
+                request,
+            }),
         }
     }
     (placed, refused)
 }
 
 fn best(request: &ContainerRequest, hosts: &[Candidate]) -> Option<usize> {
+    let fits = |host: &Candidate| !host.is_drained && request.required.fits_in(&host.free);
     let fitting = hosts
         .iter()
         .enumerate()
-        .filter(|(_, host)| suits(request, host, hosts) && request.required.fits_in(&host.free));
+        .filter(|(_, host)| fits(host) && suits(request, host, hosts));
     let spread = request.attributes.get("spread");
     fitting
         .min_by_key(|(_, host)| {
@@ -95,7 +121,7 @@ fn crowd(spread: &str, host: &Candidate, hosts: &[Candidate]) -> usize {
         ("host", _) | (_, None) => host.containers,
         (_, group) => hosts
             .iter()
-            .filter(|other| of_host(other) == group)
+            .filter(|other| !other.is_drained && of_host(other) == group)
             .map(|other| other.containers)
             .sum(),
     }
@@ -117,31 +143,25 @@ fn left_after(request: &ContainerRequest, host: &Candidate) -> u128 {
         .unwrap_or(0)
 }
 
-fn no_room(request: &ContainerRequest, hosts: &[Candidate]) -> Error {
-    let suiting: Vec<_> = hosts
-        .iter()
-        .filter(|host| suits(request, host, hosts))
-        .collect();
-    let roomiest = suiting.iter().max_by_key(|host| left_after(request, host));
-    let why = match (hosts.is_empty(), roomiest) {
-        (true, _) => "no host has registered".to_string(),
-        (_, None) => format!("none of {} hosts has its attributes", hosts.len()),
-        (_, Some(host)) => format!(
-            "of {} hosts, {} has {} left",
+fn what_is_missing(request: &ContainerRequest, hosts: &[Candidate]) -> String {
+    let open = hosts.iter().filter(|host| !host.is_drained);
+    let count = open.clone().count();
+    let suiting: Vec<_> = open.filter(|host| suits(request, host, hosts)).collect();
+    let drained = match hosts.len() - count {
+        0 => String::new(),
+        drained => format!("; {drained} drained"),
+    };
+    match suiting.iter().max_by_key(|host| left_after(request, host)) {
+        _ if hosts.is_empty() => "no host has registered".to_string(),
+        _ if count == 0 => "no host is there that is not drained".to_string(),
+        None => format!("none of {count} hosts has its attributes{drained}"),
+        Some(host) => format!(
+            "of {} hosts, {} has {} left{drained}",
             suiting.len(),
             host.id,
             host.free
         ),
-    };
-    Error::new(
-        ErrorCode::NoRoom,
-        format!(
-            "no host has room for container {}, which needs {}",
-            request.id, request.required
-        ),
-    )
-    .because(why)
-    .hint("add a host, stop other jobs, or ask for less")
+    }
 }
 
 #[cfg(test)]
@@ -179,7 +199,19 @@ mod tests {
             total: size(cores),
             attributes: attributes.collect(),
             containers: 0,
+            is_drained: false,
         }
+    }
+
+    fn drained(host: Candidate) -> Candidate {
+        Candidate {
+            is_drained: true,
+            ..host
+        }
+    }
+
+    fn told(refused: &NoRoom) -> String {
+        Error::from(refused.clone()).to_string()
     }
 
     #[test]
@@ -199,12 +231,8 @@ mod tests {
         let (placed, _) = place(vec![request(1, 1, &attributes)], hosts.clone());
         assert_eq!(placed[&ContainerId(1)], "b");
         let (_, refused) = place(vec![request(1, 1, &rack("r3"))], hosts.clone());
-        assert_eq!(refused[0].code(), ErrorCode::NoRoom);
-        assert!(
-            refused[0]
-                .to_string()
-                .contains("none of 2 hosts has its attributes")
-        );
+        assert_eq!(Error::from(refused[0].clone()).code(), ErrorCode::NoRoom);
+        assert!(told(&refused[0]).contains("none of 2 hosts has its attributes"));
         let (placed, _) = place(vec![request(1, 1, &[("host", "b")])], hosts);
         assert_eq!(placed[&ContainerId(1)], "b");
     }
@@ -232,11 +260,36 @@ mod tests {
         let missing = vec![request(1, 64, &[]), request(2, 1, &[])];
         let (placed, refused) = place(missing, vec![host("a", 4, &[])]);
         assert_eq!(placed.len(), 1);
-        let error = refused[0].to_string();
+        let error = told(&refused[0]);
         assert!(error.contains("container 1, which needs 64 cpu"), "{error}");
         assert!(error.contains("of 1 hosts, a has"), "{error}");
         let (_, refused) = place(vec![request(1, 1, &[])], Vec::new());
-        assert!(refused[0].to_string().contains("no host has registered"));
+        assert!(told(&refused[0]).contains("no host has registered"));
+    }
+
+    #[test]
+    fn a_host_that_is_drained_gets_nothing_and_its_attributes_count_all_the_same() {
+        let hosts = vec![
+            drained(host("a", 90, &[("rack", "r1")])),
+            host("b", 2, &[]),
+            host("c", 1, &[]),
+        ];
+        let (placed, refused) = place(vec![request(1, 2, &[]), request(2, 2, &[])], hosts.clone());
+        assert_eq!(placed[&ContainerId(1)], "b");
+        let why = &refused[0].why;
+        assert!(
+            why.starts_with("of 2 hosts, ") && why.ends_with(" left; 1 drained"),
+            "{why}"
+        );
+        let (placed, refused) = place(vec![request(1, 1, &[("rack", "r1")])], hosts);
+        assert!(placed.is_empty());
+        assert_eq!(
+            refused[0].why,
+            "none of 2 hosts has its attributes; 1 drained"
+        );
+        let all = vec![drained(host("a", 9, &[]))];
+        let (_, refused) = place(vec![request(1, 1, &[])], all);
+        assert_eq!(refused[0].why, "no host is there that is not drained");
     }
 
     proptest! {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ardea_control::ContainerRequest;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_packing::Resources;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,18 @@ pub struct HostRecord {
     pub used: Resources,
     /// What else is known of it, such as its `rack`.
     pub attributes: BTreeMap<String, String>,
+    /// What it holds, as of a moment ago; earlier versions did not write it.
+    #[serde(default)]
+    pub holds: Vec<HeldContainer>,
+}
+
+/// A container that a host holds: it should be there, or has yet to stop.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HeldContainer {
+    /// The name of its job.
+    pub job: String,
+    /// What was asked for.
+    pub request: ContainerRequest,
 }
 
 impl HostRecord {

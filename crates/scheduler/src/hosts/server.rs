@@ -86,6 +86,7 @@ impl RunnerServer {
             total: config.capacity,
             used: runner.used().await?,
             attributes: identity.attributes,
+            holds: runner.holds().await?,
         };
         let host = Arc::new(Host {
             path: layout::worker(&identity.id)?,
@@ -156,6 +157,7 @@ impl Registered {
         // Of what it writes nothing else changes.
         let mut like_before = found.clone();
         like_before.used = self.written.used;
+        like_before.holds.clone_from(&self.written.holds);
         if !is_of_its_session || like_before != self.written {
             return false;
         }
@@ -188,6 +190,7 @@ impl Host {
         let (session, ending) = self.state.open_session().await?;
         let mut written = self.record.clone();
         written.used = self.runner.used().await?;
+        written.holds = self.runner.holds().await?;
         let value = written.written()?;
         let version = loop {
             match session.create(&self.path, &value).await {
@@ -238,20 +241,20 @@ impl Host {
             .is_ok()
     }
 
-    /// Writes how much is used, if that has changed. Fails with an error that [is in the way](is_in_the_way) if its node is damaged, gone
-    /// or another's: others do not find the host any more.
+    /// Writes what it holds and how much that uses, if that has changed. Fails with an error that [is in the way](is_in_the_way) if its node is
+    /// damaged, gone or another's: others do not find the host any more.
     async fn refresh(&self, registered: &mut Registered) -> Result<()> {
-        let used = self.runner.used().await?;
+        let (used, holds) = (self.runner.used().await?, self.runner.holds().await?);
         let node = self.state.get(&self.path).await?;
         if !node.is_some_and(|node| registered.recognizes(&self.id, &node)) {
             let what = format!("the node of the host {:?} is not its own any more", self.id);
             return Err(Error::new(ErrorCode::StateConflict, what));
         }
-        if used == registered.written.used {
+        if used == registered.written.used && holds == registered.written.holds {
             return Ok(());
         }
         let mut record = registered.written.clone();
-        record.used = used;
+        (record.used, record.holds) = (used, holds);
         // A node that has become another's by now, or is gone, must not be made anew: it would stay for ever.
         let expected = Expected::Version(registered.version);
         match self

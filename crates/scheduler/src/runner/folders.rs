@@ -53,6 +53,12 @@ impl JobFolder {
         &self.0
     }
 
+    /// Its last part: the job's name and submission.
+    pub(super) fn name(&self) -> String {
+        let name = self.0.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
     /// Where it is written what is wanted of the job.
     pub(super) fn job_path(&self) -> PathBuf {
         self.0.join("job.json")

@@ -178,7 +178,7 @@ mod tests {
         let pid = at_gate.mark().pid();
         at_gate.open().expect("opened");
         while !handle.has_ended() {
-            std::thread::yield_now();
+            std::thread::park_timeout(std::time::Duration::from_millis(1));
         }
         assert_eq!(handle.ending_of_child(), Some(crate::Ending::Code(7)));
         handle.reap();

@@ -44,7 +44,8 @@ impl RunnerJob {
                 job.runner.look(&job.folder, id, Locked::Yes).await?
                 && !process.has_ended()
             {
-                job.stop(id, run, process).await?;
+                let grace = job.runner.0.config.stop_grace;
+                job.stop(id, run, process, grace).await?;
             }
             Ok(())
         });

@@ -1,14 +1,17 @@
-//! One job's containers on this machine, as whoever places containers on machines sees them.
+//! Containers on this machine, as whoever places containers on machines sees them: those of one job, and those of all.
+
+use std::collections::BTreeMap;
 
 use ardea_control::ContainerRequest;
 use ardea_core::Result;
-use ardea_packing::ContainerId;
+use ardea_packing::{ContainerId, Resources};
 use serde::{Deserialize, Serialize};
 
-use super::blocking;
+use super::folders::JobFolder;
 use super::job::RunnerJob;
 use super::recover::Locked;
-use crate::RunningContainer;
+use super::{Runner, blocking};
+use crate::{HeldContainer, RunningContainer};
 
 /// A container that a runner keeps, whether it runs or not.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -19,6 +22,51 @@ pub(crate) struct Held {
     pub(crate) incarnation: u64,
     /// Its process, if it runs.
     pub(crate) running: Option<RunningContainer>,
+}
+
+impl Runner {
+    /// What is here of all jobs: the containers that should be, and those that have yet to stop.
+    pub(crate) async fn holds(&self) -> Result<Vec<HeldContainer>> {
+        let runner = self.clone();
+        blocking(move || {
+            let mut holds = Vec::new();
+            for folder in JobFolder::all(&runner.0.config.folder)? {
+                // A job that can't be looked at hinders no other.
+                holds.extend(runner.holds_of(&folder).unwrap_or_default());
+            }
+            Ok(holds)
+        })
+        .await
+    }
+
+    fn holds_of(&self, folder: &JobFolder) -> Result<Vec<HeldContainer>> {
+        let mut requests = self.wanted(folder)?;
+        for id in folder.containers()? {
+            // A working folder is removed when a container has stopped that is not wanted any more.
+            let is_wanted = requests.iter().any(|request| request.id == id);
+            if !is_wanted && folder.container(id).work().is_dir() {
+                requests.push(ContainerRequest {
+                    id,
+                    required: Resources::ZERO,
+                    attributes: BTreeMap::new(),
+                });
+            }
+        }
+        if requests.is_empty() {
+            return Ok(Vec::new());
+        }
+        requests.sort_by_key(|request| request.id);
+        let name = match folder.job() {
+            Ok(Some(file)) => file.launch.job().name.clone(),
+            // That it is there is what counts.
+            Ok(None) | Err(_) => folder.name(),
+        };
+        let held = requests.into_iter().map(|request| HeldContainer {
+            job: name.clone(),
+            request,
+        });
+        Ok(held.collect())
+    }
 }
 
 impl RunnerJob {

@@ -216,7 +216,7 @@ mod tests {
         let handle = mark.open().expect("looked").expect("it runs");
         drop(child.stdin.take());
         while !handle.has_ended() {
-            std::thread::yield_now();
+            std::thread::park_timeout(std::time::Duration::from_millis(1));
         }
         assert_eq!(handle.ending_of_child(), Some(Ending::Code(3)));
         assert_eq!(handle.ending_of_child(), Some(Ending::Code(3)));

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 use ardea_control::{ContainerRequest, Order, WORKER_START_VARIABLE};
 use ardea_core::{Error, ErrorCode, Result};
@@ -18,7 +19,10 @@ use super::{blocking, ending, limits, now_ms, output, watch};
 use crate::{ContainerEvent, Unpacked};
 
 /// How long a process that the kernel was told to end is waited for: longer it only takes if its disk does not answer.
-const FOR_KERNEL: std::time::Duration = std::time::Duration::from_secs(10);
+const FOR_KERNEL: Duration = Duration::from_secs(10);
+
+/// How long a process may take to end by itself when another is to come in its place: whoever was given up often hangs, and the job waits.
+const FOR_ANOTHER: Duration = Duration::from_secs(1);
 
 impl RunnerJob {
     /// Makes a container what the newest call says. One that has died is not started twice for one call: when it is to be started again
@@ -51,7 +55,8 @@ impl RunnerJob {
             }
             (None, alive) => {
                 if let Some((run, process)) = alive {
-                    self.stop(id, run, process).await?;
+                    let grace = self.runner.0.config.stop_grace;
+                    self.stop(id, run, process, grace).await?;
                 }
                 // Its number stays: a container of that name may come back.
                 let work = self.folder.container(id).work();
@@ -82,7 +87,8 @@ impl RunnerJob {
         if let Some((run, Some(process))) = found
             && !process.has_ended()
         {
-            self.stop(id, run, process).await?;
+            let grace = self.runner.0.config.stop_grace.min(FOR_ANOTHER);
+            self.stop(id, run, process, grace).await?;
         }
         self.start(order, request, floor, latest).await
     }
@@ -93,13 +99,13 @@ impl RunnerJob {
         id: ContainerId,
         run: RunFile,
         process: ProcessHandle,
+        grace: Duration,
     ) -> Result<()> {
         // Whoever asked for it wants to hear of its end, even if nobody watches it here yet.
         if let Some(again) = run.process.open().ok().flatten() {
             self.runner.watch(&self.folder, id, run.clone(), again);
         }
         process.ask_to_end();
-        let grace = self.runner.0.config.stop_grace;
         let ended = tokio::time::timeout(grace, watch::wait_for(&process)).await;
         if ended.is_err() {
             process.kill_group();

@@ -12,8 +12,8 @@ use ardea_courier::{Greeting, Security, connect};
 use ardea_packing::{ContainerId, MilliCores, Resources};
 use ardea_scheduler::conformance::ThisTest;
 use ardea_scheduler::{
-    ContainerEvents, HostIdentity, HostRecord, Hosts, JobScheduler, LaunchPlan, Pending, Programs,
-    Runner, RunnerConfig, RunnerServer, RunningContainer, Schedulers, Unpacked,
+    ContainerEvents, Drains, HostIdentity, HostRecord, Hosts, JobScheduler, LaunchPlan, Pending,
+    Programs, Runner, RunnerConfig, RunnerServer, RunningContainer, Schedulers, Unpacked,
 };
 use ardea_state_manager::conformance::{Fault, Faulty};
 use ardea_state_manager::{Expected, FileState, Node, Session, StateManager, StateOptions, layout};
@@ -208,6 +208,7 @@ impl Cluster {
             total: Resources::UNLIMITED,
             used: Resources::ZERO,
             attributes: BTreeMap::new(),
+            holds: Vec::new(),
         };
         let path = layout::worker(host).expect("a path");
         let (ghost, _) = self.state.open_session().await.expect("a session");
@@ -257,6 +258,11 @@ impl Cluster {
         let mut launch = launch();
         launch.definition.job.name = job.to_string();
         schedulers.start(launch).await.expect("a scheduler")
+    }
+
+    /// Which hosts are drained.
+    pub fn drains(&self) -> Drains {
+        Drains::new(self.state())
     }
 
     /// Waits until a host's node is gone.

@@ -1,6 +1,7 @@
 //! The conformance suite on the scheduler `hosts`, and what only it promises: hosts come and go.
 
 mod cluster;
+mod drained;
 
 use std::sync::Arc;
 

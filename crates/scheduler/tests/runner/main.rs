@@ -293,6 +293,31 @@ async fn who_does_not_end_when_asked_is_ended_with_its_children() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_to_be_started_again_and_does_not_end_is_not_waited_for_as_long_as_who_is_to_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // It ends with the test.
+    let stubborn = format!(
+        "#!/bin/sh\ntrap '' TERM\necho up\nwhile [ -e '{}' ]; do sleep 1; done\n",
+        folder.path().display()
+    );
+    let script = Script::in_folder(folder.path(), &stubborn);
+    let for_ever = Duration::from_secs(100_000);
+    let (scheduler, mut events) = open_with(for_ever, folder.path(), script).await;
+    scheduler.call(order(1), have(&[1])).await;
+    eventually("it is up", async || {
+        output(&scheduler, 1).await.contains("up")
+    })
+    .await;
+    let restart = SchedulerCall::Restart(ContainerId(1));
+    let answer = scheduler.call(order(2), restart).await;
+    assert!(
+        matches!(answer, SchedulerAnswer::Restarted(_)),
+        "{answer:?}"
+    );
+    assert_eq!(exit(&mut events).await.0, Ending::Signal(9));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_container_runs_among_the_files_of_its_package() {
     let folder = tempfile::tempdir().expect("a folder");
     let script = "#!/bin/sh\ncat words.txt; pwd; exit 4\n";

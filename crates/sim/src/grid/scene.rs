@@ -287,7 +287,14 @@ impl Scene {
         }
         let clock = life.clock(now);
         let (host, me) = (life.host, life.node.me().clone());
-        let actions = life.node.on(clock, event);
+        // Sometimes a member takes what comes next as well before it says what follows.
+        let waits =
+            matches!(event, NodeEvent::Ask(..) | NodeEvent::From(..)) && self.random.per_mille(200);
+        life.node.take(clock, event);
+        let mut actions = Vec::new();
+        if !waits {
+            life.node.follow(clock, &mut actions);
+        }
         for action in actions {
             self.carry_out(id, host, &me, action);
         }
@@ -353,6 +360,7 @@ fn chosen_config(random: &mut Random) -> NodeConfig {
         backups: random.below(3) as usize,
         partitions: 1 + random.below(8) as u32,
         refill_rate: 500 + random.below(200_000),
+        guest_limit: u64::MAX,
         limit: u64::MAX,
         patience: millis(3_000),
         retry: millis(10),

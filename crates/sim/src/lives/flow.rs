@@ -1,6 +1,7 @@
 //! Records and cuts on their way: within a worker at once, to others over ways that may break, to the vault after a while.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 use std::time::Duration;
 
 use ardea_control::{
@@ -113,7 +114,21 @@ impl World {
             worker.part = Some(part);
         }
         self.publish(&restored);
+        self.receives_from_now((life.generation, id.container));
         true
+    }
+
+    /// A container has begun a life: what the others had for it, who were faster, comes.
+    fn receives_from_now(&mut self, begun: (Generation, ContainerId)) {
+        let Some(lives) = &mut self.lives else { return };
+        lives.begun.insert(begun);
+        let came = mem::take(&mut lives.unreceived).into_iter();
+        let (own, others) = came.partition(|it| (it.generation, it.container) == begun);
+        lives.unreceived = others;
+        let own: Vec<Freight> = own;
+        for freight in own {
+            self.arrives(freight);
+        }
     }
 
     fn publish(&mut self, counts: &Counts) {
@@ -153,7 +168,8 @@ impl World {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
         };
-        let reads = worker.agent.run() == Run::Running && worker.changes.is_empty();
+        let run = worker.agent.run();
+        let reads = matches!(run, Run::Running | Run::Early) && worker.changes.is_empty();
         let (Some(part), Some(life)) = (&mut worker.part, worker.agent.life()) else {
             return;
         };
@@ -164,6 +180,10 @@ impl World {
         let random = &mut self.random;
         let wanted: Vec<bool> = (0..PARTITIONS).map(|_| random.per_mille(150)).collect();
         let effects = part.read(|partition| wanted.get(partition as usize) == Some(&true));
+        let is_early = run == Run::Early && !effects.is_empty();
+        if let Some(lives) = &mut self.lives {
+            lives.report.early += u64::from(is_early);
+        }
         self.take_effect(id, generation, effects);
     }
 
@@ -252,6 +272,11 @@ impl World {
 
     /// Something arrives at another worker, or does not.
     pub(crate) fn arrives(&mut self, freight: Freight) {
+        let to = (freight.generation, freight.container);
+        if let Some(lives) = self.lives.as_mut().filter(|it| !it.begun.contains(&to)) {
+            lives.unreceived.push(freight);
+            return;
+        }
         let Freight {
             from,
             from_host,

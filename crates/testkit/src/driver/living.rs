@@ -52,6 +52,7 @@ impl Driver {
                 Err(halt) => return Err(halt),
             }
         }
+        self.come_back()?;
         self.move_all_on()?;
         self.outlive(steps, make)
     }
@@ -81,6 +82,7 @@ impl Driver {
 
     /// Ends an epoch before step `next` and asks for a cut; a marker of this epoch goes on, if there is to be one.
     pub(super) fn end_epoch(&mut self, next: usize, marker: Option<Epoch>) -> Result<(), Halt> {
+        self.come_back()?;
         let Some(epoch) = self.lives.as_mut().map(|lives| lives.next_epoch()) else {
             return Ok(());
         };
@@ -126,8 +128,17 @@ impl Driver {
         self.replace(make(), &mark, has_own_clock)?;
         self.init()?;
         if let Some((epoch, kept, _)) = begins {
-            let lives = mem::take(&mut self.lives);
-            self.restore(&kept, epoch)?;
+            let mut lives = mem::take(&mut self.lives);
+            // One that reads nothing has nothing that could wait for its state.
+            let may_be_early = !self.inboxes.is_empty();
+            let early = lives.as_mut().and_then(|lives| lives.begins_early());
+            let is_early = match early.filter(|_| may_be_early) {
+                Some(random) => self.restore_early(&kept, (epoch, mark.watermark), random)?,
+                None => false,
+            };
+            if !is_early {
+                self.restore(&kept, epoch)?;
+            }
             self.tell_again(&steps[..mark.step], mark.watermark)?;
             self.lives = lives;
         }
@@ -178,6 +189,7 @@ impl Driver {
     ) -> Result<(), Halt> {
         self.close()?;
         self.processor = processor;
+        self.away = None;
         self.renew(mark, has_own_clock);
         Ok(())
     }
@@ -245,7 +257,7 @@ impl Driver {
     }
 
     /// No record has come since these marks; what else has is forgotten.
-    fn is_silent_since(&mut self, marks: &[[usize; 3]], what: &str) -> Result<(), Halt> {
+    pub(super) fn is_silent_since(&mut self, marks: &[[usize; 3]], what: &str) -> Result<(), Halt> {
         self.move_all_on()?;
         for (lane, mark) in self.lanes.iter_mut().zip(marks) {
             if lane.has_records_since(*mark) {

@@ -114,7 +114,7 @@ fn until(mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < PATIENCE, "nothing comes any more");
-        std::thread::yield_now();
+        std::thread::park_timeout(std::time::Duration::from_millis(1));
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ardea_control::WorkerStart;
 use ardea_engine::Job;
@@ -16,9 +16,10 @@ use crate::spread::{embedded, runtime};
 
 pub async fn until(done: impl Fn() -> bool) {
     let start = Instant::now();
+    let mut looks = tokio::time::interval(Duration::from_millis(2));
     while !done() {
         assert!(start.elapsed() < PATIENCE, "nothing comes any more");
-        tokio::task::yield_now().await;
+        looks.tick().await;
     }
 }
 

@@ -33,6 +33,9 @@ struct Reading {
     next: u64,
     cut: u64,
     clock: Clock,
+    /// Whether it goes on, and how many numbers those have read that did.
+    is_restored: bool,
+    again: Arc<AtomicU64>,
 }
 
 impl Processor for Reading {
@@ -43,6 +46,9 @@ impl Processor for Reading {
             if self.next < self.total {
                 lane.push(self.next, Timestamp::MIN);
                 self.next += 1;
+                if self.is_restored {
+                    self.again.fetch_add(1, Ordering::AcqRel);
+                }
             }
         }
         Ok(Progress {
@@ -64,6 +70,7 @@ impl Processor for Reading {
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         for entry in state {
             self.next = u64::from_le_bytes(entry.value.try_into().expect("eight bytes"));
+            self.is_restored = true;
         }
         Ok(())
     }
@@ -230,6 +237,8 @@ struct Surviving {
     has_table: bool,
     /// Whether there is a step that expects the numbers, and how often that was restored.
     expects: Option<Arc<AtomicU64>>,
+    /// How many numbers were read in lives that went on.
+    again: Arc<AtomicU64>,
     published: Published,
     fails: Arc<AtomicBool>,
     refuses: Arc<AtomicBool>,
@@ -241,6 +250,7 @@ impl Surviving {
             total,
             has_table: false,
             expects: None,
+            again: Arc::default(),
             published: Arc::new(Mutex::default()),
             fails: Arc::default(),
             refuses: Arc::default(),
@@ -267,6 +277,7 @@ impl Job for Surviving {
     fn program(&self, parallelism: &Parallelisms) -> Result<Program> {
         let mut dag = Dag::new();
         let (total, published) = (self.total, Arc::clone(&self.published));
+        let again = Arc::clone(&self.again);
         let fails = Arc::clone(&self.fails);
         let refuses = Arc::clone(&self.refuses);
         let reading = ardea_core::supplier(move || Reading {
@@ -274,6 +285,8 @@ impl Job for Surviving {
             next: 0,
             cut: 0,
             clock: Clock::system(),
+            is_restored: false,
+            again: Arc::clone(&again),
         });
         let reading = add(&mut dag, parallelism, Vertex::new("reading", reading));
         let publishing = ardea_core::supplier(move || Publishing {
@@ -486,6 +499,35 @@ fn what_stands_at_the_end_of_an_epoch_goes_on_with_its_memory_in_the_life_that_b
         cluster.master.begin_life(life(4, Some(from))).await;
         until(|| restored.load(Ordering::Acquire) == 1).await;
         cluster.publish_more(EpochKind::Usual).await;
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn a_container_that_is_ready_reads_while_another_still_gets_its_state_and_nothing_is_lost_if_that_life_ends()
+ {
+    runtime().block_on(async {
+        let restored = Arc::<AtomicU64>::default();
+        let job = Surviving {
+            expects: Some(Arc::clone(&restored)),
+            ..Surviving::new(u64::MAX)
+        };
+        let mut cluster = Cluster::of(job, WITH_EXPECTATION).await;
+        let first = cluster.publish_more(EpochKind::Usual).await;
+        cluster.memory.hold_back("expecting");
+        let again = Arc::clone(&cluster.job.again);
+        for generation in [2, 3] {
+            let before = again.load(Ordering::Acquire);
+            let master = &mut cluster.master;
+            (master.life, master.run) = (life(generation, Some((1, first))), Run::Early);
+            master.assign().await;
+            until(|| again.load(Ordering::Acquire) > before).await;
+        }
+        assert_eq!(restored.load(Ordering::Acquire), 0);
+        cluster.memory.let_come();
+        cluster.master.start_reading().await;
+        cluster.publish_more(EpochKind::Usual).await;
+        assert!(cluster.master.lives_over.is_empty());
         cluster.end().await;
     });
 }

@@ -26,9 +26,39 @@ pub struct Memory {
     saved: Mutex<BTreeMap<(u64, Epoch), Saved>>,
     /// Why nothing can be read, if that is so.
     pub unreadable: Mutex<Option<ErrorCode>>,
+    late: Mutex<Late>,
+}
+
+/// Whose state does not come back before it may, and who waits for that.
+#[derive(Default)]
+struct Late {
+    vertex: Option<&'static str>,
+    waiting: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 impl Memory {
+    /// From now on the state of this vertex does not come back.
+    pub fn hold_back(&self, vertex: &'static str) {
+        self.late.lock().unwrap().vertex = Some(vertex);
+    }
+
+    /// It comes.
+    pub fn let_come(&self) {
+        let late = std::mem::take(&mut *self.late.lock().unwrap());
+        late.waiting.into_iter().for_each(|then| then());
+    }
+
+    /// Does it when the state of these vertices may come back; whether that was now.
+    fn when_it_may(&self, of: &[&str], then: impl FnOnce() + Send + 'static) -> bool {
+        let mut late = self.late.lock().unwrap();
+        let is_late = late.vertex.is_some_and(|vertex| of.contains(&vertex));
+        match is_late {
+            true => late.waiting.push(Box::new(then)),
+            false => then(),
+        }
+        !is_late
+    }
+
     /// What a vertex had saved at the end of an epoch, as it was saved.
     pub fn value(&self, life: u64, epoch: Epoch, vertex: &str) -> Vec<Entry> {
         let saved = self.saved.lock().unwrap();
@@ -58,8 +88,10 @@ impl CutKeeper for InMemory {
             }
             None => None,
         };
-        // It is all there already.
-        (here.restored)();
+        let vertices = here.instances.iter().map(|id| id.vertex.as_str());
+        let vertices: Vec<&str> = vertices.filter(|_| state.is_some()).collect();
+        let restored = Arc::clone(&here.restored);
+        self.0.when_it_may(&vertices, move || restored());
         let expected = here.instances.iter();
         let expected = expected.map(|id| (id.vertex.as_str().to_string(), id.index));
         let desk = Desk {
@@ -87,7 +119,12 @@ impl LifeCuts for Here {
     fn cuts(&self) -> Cuts {
         let source = self.state.clone().map(|state| {
             let epoch = self.life.from.expect("it has state from there");
-            Arc::new(Source { epoch, state }) as Arc<dyn CutSource>
+            let memory = Arc::clone(&self.desk.memory);
+            Arc::new(Source {
+                epoch,
+                state,
+                memory,
+            }) as Arc<dyn CutSource>
         });
         Cuts {
             sink: Some(Arc::<Desk>::clone(&self.desk)),
@@ -245,6 +282,7 @@ impl CutSink for Desk {
 struct Source {
     epoch: Epoch,
     state: Saved,
+    memory: Arc<Memory>,
 }
 
 impl CutSource for Source {
@@ -256,18 +294,33 @@ impl CutSource for Source {
         let own = self.state.iter();
         let own = own.filter(|((vertex, _), _)| **vertex == *of.vertex);
         let entries = own.flat_map(|(_, entries)| entries.clone());
-        Ok(Box::new(Reader(entries.collect())))
+        Ok(Box::new(Reader {
+            vertex: of.vertex.to_string(),
+            entries: entries.collect(),
+            memory: Arc::clone(&self.memory),
+        }))
     }
 }
 
-struct Reader(Vec<Entry>);
+struct Reader {
+    vertex: String,
+    entries: Vec<Entry>,
+    memory: Arc<Memory>,
+}
 
 impl CutReader for Reader {
-    fn read(&mut self, into: &mut StateChunk, _: &Waker) -> Result<CutRead> {
-        if self.0.is_empty() {
+    fn read(&mut self, into: &mut StateChunk, waker: &Waker) -> Result<CutRead> {
+        let waker = waker.clone();
+        if !self
+            .memory
+            .when_it_may(&[&self.vertex], move || waker.wake())
+        {
+            return Ok(CutRead::NotYet);
+        }
+        if self.entries.is_empty() {
             return Ok(CutRead::End);
         }
-        for (state, partition, key, value) in self.0.drain(..) {
+        for (state, partition, key, value) in self.entries.drain(..) {
             into.push(StateEntry {
                 state: &state,
                 partition: partition.and_then(PartitionId::from_index),

@@ -41,12 +41,21 @@ pub fn run(place: &Where, context: &Context) -> Result<(), Failure> {
 }
 
 fn hosts_table(hosts: &[HostView]) -> String {
-    let headings = ["host", "address", ">pid", ">containers", "free", "leads"];
+    let headings = [
+        "host",
+        "state",
+        "address",
+        ">pid",
+        ">containers",
+        "free",
+        "leads",
+    ];
     let rows: Vec<Vec<String>> = hosts
         .iter()
         .map(|host| {
             vec![
                 host.name.clone(),
+                state(host).to_string(),
                 host.address.clone(),
                 host.pid.to_string(),
                 host.containers.len().to_string(),
@@ -56,4 +65,12 @@ fn hosts_table(hosts: &[HostView]) -> String {
         })
         .collect();
     table(&headings, &rows)
+}
+
+fn state(host: &HostView) -> &'static str {
+    match (host.drained, host.holds) {
+        (false, _) => "up",
+        (true, 0) => "drained",
+        (true, _) => "draining",
+    }
 }

@@ -25,18 +25,6 @@ fn following(path: &Path) -> Driven<String> {
     Driven::start(lines(path).follow())
 }
 
-/// Steps until the source finds nothing more to read.
-fn until_quiet(driven: &mut Driven<String>) {
-    let mut quiet = 0;
-    while quiet < 4 {
-        quiet = if driven.step().unwrap().made {
-            0
-        } else {
-            quiet + 1
-        };
-    }
-}
-
 #[test]
 fn a_partial_line_is_kept_until_its_newline_comes() {
     let dir = tempfile::tempdir().unwrap();
@@ -44,7 +32,7 @@ fn a_partial_line_is_kept_until_its_newline_comes() {
     append(&path, "one\ntw");
     let mut driven = following(&path);
     driven.run_until_records(1);
-    until_quiet(&mut driven);
+    driven.until_quiet();
     assert_eq!(driven.values(), ["one"]);
     append(&path, "o\nthree\n");
     driven.run_until_records(3);
@@ -60,7 +48,7 @@ fn a_rotated_file_is_finished_before_the_new_one_begins() {
     driven.run_until_records(1);
     append(&path, "3\nlast");
     fs::rename(&path, dir.path().join("log.1")).unwrap();
-    until_quiet(&mut driven);
+    driven.until_quiet();
     append(&dir.path().join("log.1"), " words");
     append(&path, "4\n");
     driven.run_until_records(5);
@@ -75,7 +63,7 @@ fn a_truncated_file_is_read_from_its_beginning_and_half_a_line_is_reported() {
     append(&path, "first\nhalf a li");
     let mut driven = following(&path);
     driven.run_until_records(1);
-    until_quiet(&mut driven);
+    driven.until_quiet();
     fs::write(&path, "new\n").unwrap();
     driven.run_until_records(2);
     assert_eq!(driven.values(), ["first", "new"]);
@@ -120,7 +108,7 @@ fn from_the_end_only_what_comes_is_read_and_an_unfinished_line_comes() {
     ] {
         fs::write(&path, old).unwrap();
         let mut driven = Driven::start(lines(&path).follow().from_end());
-        until_quiet(&mut driven);
+        driven.until_quiet();
         append(&path, new);
         driven.run_until_records(1);
         append(&path, "\u{fffd}\n");
@@ -132,7 +120,7 @@ fn from_the_end_only_what_comes_is_read_and_an_unfinished_line_comes() {
     let mut file = OpenOptions::new().append(true).open(&path).unwrap();
     file.write_all(b"good\n\xff\n").unwrap();
     driven.run_until_records(1);
-    until_quiet(&mut driven);
+    driven.until_quiet();
     let origin = &driven.letters()[0].0;
     assert!(origin.ends_with("log from byte 4:2"), "{origin}");
     fs::rename(&path, dir.path().join("log.1")).unwrap();
@@ -146,7 +134,7 @@ fn a_file_that_is_not_there_yet_can_be_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let mut driven = Driven::start(lines(&path).follow().from_end().wait_for_file());
-    until_quiet(&mut driven);
+    driven.until_quiet();
     append(&path, "first\nsecond\n");
     driven.run_until_records(2);
     assert_eq!(driven.values(), ["first", "second"], "all of it is new");
@@ -213,7 +201,7 @@ fn resumed(
 fn cut_behind(path: &Path, count: usize) -> StateChunk {
     let mut before = resumed(lines(path).follow(), None);
     before.run_until_records(count);
-    until_quiet(&mut before);
+    before.until_quiet();
     assert_eq!(before.records.len(), count);
     before.cut().unwrap()
 }
@@ -245,7 +233,7 @@ fn what_was_rotated_meanwhile_is_finished_before_the_new_one_begins() {
         let mut after = resumed(lines(&path).follow(), Some(&cut));
         let expected: &[&str] = if has_new { &["3", "4"] } else { &["3"] };
         after.run_until_records(expected.len());
-        until_quiet(&mut after);
+        after.until_quiet();
         assert_eq!(after.values(), expected);
     }
 }
@@ -429,9 +417,9 @@ fn a_folder_that_is_replaced_for_a_while_is_waited_for() {
     driven.run_until_records(1);
     fs::rename(&folder, &aside).unwrap();
     fs::write(&folder, "no folder").unwrap();
-    until_quiet(&mut driven);
+    driven.until_quiet();
     let mut early: Driven<String> = Driven::start(lines(&path).follow().wait_for_file());
-    until_quiet(&mut early);
+    early.until_quiet();
     fs::remove_file(&folder).unwrap();
     fs::rename(&aside, &folder).unwrap();
     append(&path, "2\n");

@@ -311,6 +311,27 @@ fn output_that_is_gone_or_too_short_is_not_passed_over() {
     }
 }
 
+#[test]
+fn what_an_earlier_life_still_holds_is_told_as_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out.txt");
+    let mut before = Fed::new(write_lines(&path).build(), kept_context(0, 1)).unwrap();
+    before.feed([0, 1]).unwrap();
+    let cut = before.cut(Cut::full(Epoch(1))).unwrap();
+    drop(before);
+    let part = dir.path().join("out.txt.part");
+    // As whoever hangs, and could not be ended.
+    let held = fs::File::options().write(true).open(part).unwrap();
+    held.lock().unwrap();
+    let mut after: Fed<u64> = Fed::new(write_lines(&path).build(), kept_context(0, 1)).unwrap();
+    let error = after.give_back(Epoch(1), &cut).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::StillHeld);
+    assert!(says(&error, &["out.txt.part", "still held"]), "{error}");
+    drop((after, held));
+    let mut after: Fed<u64> = Fed::new(write_lines(&path).build(), kept_context(0, 1)).unwrap();
+    after.give_back(Epoch(1), &cut).unwrap();
+}
+
 /// The same cut, made on another machine; in another folder there if this number, or when it was made, is another.
 fn made_elsewhere(cut: &StateChunk, other: Option<&str>) -> StateChunk {
     let mut moved = StateChunk::default();

@@ -26,28 +26,16 @@ fn identity(
     at_rate(rate, |i| i)
 }
 
-/// Steps until the generator has nothing more to say for now.
-fn settle(driven: &mut Driven<u64>) {
-    let mut quiet = 0;
-    while quiet < 4 {
-        quiet = if driven.step().unwrap().made {
-            0
-        } else {
-            quiet + 1
-        };
-    }
-}
-
 #[test]
 fn runs_that_count_from_the_same_moment_make_the_same_records() {
     let run = |began: u64| {
         let source = identity(1000).since(Timestamp::from_millis(50));
         let (mut driven, hand) = driven(source, Instance::ONLY);
         hand.advance(Duration::from_millis(began));
-        settle(&mut driven);
+        driven.until_quiet();
         let at_once = driven.records.len();
         hand.advance(Duration::from_millis(100 - began));
-        settle(&mut driven);
+        driven.until_quiet();
         (at_once, driven.records.clone())
     };
     let (before, all) = run(10);
@@ -60,10 +48,10 @@ fn runs_that_count_from_the_same_moment_make_the_same_records() {
 #[test]
 fn what_is_due_comes_with_the_time_it_was_due() {
     let (mut driven, hand) = driven(identity(1000), Instance::ONLY);
-    settle(&mut driven);
+    driven.until_quiet();
     assert_eq!(driven.records, [(0, Timestamp::from_micros(0))]);
     hand.advance(Duration::from_millis(300));
-    settle(&mut driven);
+    driven.until_quiet();
     assert_eq!(driven.records.len(), 301);
     assert_eq!(driven.records[300], (300, Timestamp::from_millis(300)));
     assert_eq!(
@@ -75,9 +63,9 @@ fn what_is_due_comes_with_the_time_it_was_due() {
 #[test]
 fn the_watermark_moves_on_between_records_that_are_far_apart() {
     let (mut driven, hand) = driven(identity(1), Instance::ONLY);
-    settle(&mut driven);
+    driven.until_quiet();
     hand.advance(Duration::from_millis(500));
-    settle(&mut driven);
+    driven.until_quiet();
     assert_eq!(driven.records.len(), 1);
     assert_eq!(
         driven.watermarks.last(),
@@ -91,7 +79,7 @@ fn watermarks_keep_to_the_multiples_of_their_stride() {
     let (mut driven, hand) = driven(source, Instance::ONLY);
     for _ in 0..100 {
         hand.advance(Duration::from_millis(1));
-        settle(&mut driven);
+        driven.until_quiet();
     }
     assert!(
         (10..=12).contains(&driven.watermarks.len()),
@@ -125,9 +113,9 @@ fn steps_in_the_generator_leave_due_times_and_the_watermark_alone() {
     let source = identity(1000).filter(|i| i % 100 == 0).map(|i| i + 1);
     let (mut driven, hand) = driven(source, Instance::ONLY);
     hand.advance(Duration::ZERO);
-    settle(&mut driven);
+    driven.until_quiet();
     hand.advance(Duration::from_millis(250));
-    settle(&mut driven);
+    driven.until_quiet();
     let at = |millis| Timestamp::from_millis(millis);
     assert_eq!(driven.records, [(1, at(0)), (101, at(100)), (201, at(200))]);
     assert_eq!(driven.watermarks.last(), Some(&Watermark(at(250))));
@@ -136,7 +124,7 @@ fn steps_in_the_generator_leave_due_times_and_the_watermark_alone() {
 #[test]
 fn a_generator_that_keeps_nothing_comes_to_its_end() {
     let (mut driven, hand) = driven(identity(1000).limit(5000).filter(|_| false), Instance::ONLY);
-    settle(&mut driven);
+    driven.until_quiet();
     hand.advance(Duration::from_secs(10));
     assert!(driven.run().unwrap().records.is_empty());
 }
@@ -145,15 +133,15 @@ fn a_generator_that_keeps_nothing_comes_to_its_end() {
 fn it_goes_on_with_the_same_start_and_what_was_due_meanwhile_comes_at_once() {
     let (mut before, hand) = driven(identity(10), Instance::ONLY);
     hand.advance(Duration::from_secs(100));
-    settle(&mut before);
+    before.until_quiet();
     hand.advance(Duration::from_secs(1));
-    settle(&mut before);
+    before.until_quiet();
     assert_eq!(before.records.len(), 11);
     let cut = before.cut().unwrap();
     let (mut after, hand) = driven(identity(10), Instance::ONLY);
     after.give_back(&cut).unwrap();
     hand.advance(Duration::from_secs(103));
-    settle(&mut after);
+    after.until_quiet();
     let at = |n: u64| Timestamp::from_millis(100_000 + 100 * n as i64);
     let expected: Vec<_> = (11..=30).map(|n| (n, at(n))).collect();
     assert_eq!(after.records, expected);

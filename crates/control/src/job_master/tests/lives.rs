@@ -1,5 +1,6 @@
 //! The lives of a job with a guarantee, by hand.
 
+mod moving;
 mod upgrading;
 
 use std::num::NonZeroU32;
@@ -23,7 +24,7 @@ fn config() -> MasterConfig {
 const LONG: Duration = Duration::from_secs(30);
 
 /// A job with a guarantee whose first life runs, in two containers.
-fn living() -> Desk {
+pub(super) fn living() -> Desk {
     let mut desk = Desk::with(config());
     for container in [1, 2] {
         desk.register(worker(container), Credentials::of(&job()));
@@ -50,7 +51,7 @@ fn receipt(since: Option<Epoch>) -> Receipt {
 
 impl Desk {
     /// Everybody does what they have been told, until nobody is told anything else.
-    fn carry_out_all(&mut self) {
+    pub(super) fn carry_out_all(&mut self) {
         for _ in 0..4 {
             let workers: Vec<_> = self.master.workers().collect();
             workers
@@ -71,7 +72,7 @@ impl Desk {
         self.epochs.as_ref().unwrap().0.committed
     }
 
-    fn wait(&mut self, long: Duration) {
+    pub(super) fn wait(&mut self, long: Duration) {
         let until = self.now + long;
         while self.now < until {
             self.now += Duration::from_millis(50);
@@ -93,7 +94,7 @@ impl Desk {
     }
 
     /// The epoch that was asked for last, and why it ends.
-    fn asked_for(&self) -> Option<(Epoch, EpochKind)> {
+    pub(super) fn asked_for(&self) -> Option<(Epoch, EpochKind)> {
         let mut told = self.told.iter().rev();
         told.find_map(|(_, message)| match message {
             ToWorker::Epochs(ToParticipant {
@@ -105,7 +106,7 @@ impl Desk {
     }
 
     /// All save the cut of the epoch that was asked for last.
-    fn commit(&mut self) -> Epoch {
+    pub(super) fn commit(&mut self) -> Epoch {
         let (epoch, _) = self.asked_for().unwrap();
         let workers: Vec<_> = self.master.workers().collect();
         let since = self.committed();
@@ -116,7 +117,7 @@ impl Desk {
         epoch
     }
 
-    fn commit_next(&mut self) -> Epoch {
+    pub(super) fn commit_next(&mut self) -> Epoch {
         let before = self.asked_for();
         let until = self.now + LONG;
         while self.asked_for() == before {
@@ -133,14 +134,14 @@ impl Desk {
         self.commit();
     }
 
-    fn take_over(&mut self) {
+    pub(super) fn take_over(&mut self) {
         let epoch = self.master.epoch().next();
         self.master = JobMaster::new(job(), epoch, Arc::new(RoundRobin), config());
         self.told.clear();
         self.happens(MasterEvent::Tick);
     }
 
-    fn comes_back(&mut self, worker: WorkerId, generation: Option<u64>) {
+    pub(super) fn comes_back(&mut self, worker: WorkerId, generation: Option<u64>) {
         let indices = [worker.container.0 - 1, worker.container.0 + 1];
         let held = generation.map(|generation| Held {
             instances: indices.map(|index| InstanceId::new("v", index)).into(),
@@ -177,6 +178,32 @@ fn sources_read_when_all_workers_have_begun_the_life_and_not_before() {
     desk.carry_out_all();
     assert_eq!(desk.master.phase(), &JobPhase::Running);
     assert!(desk.master.is_settled());
+}
+
+#[test]
+fn in_a_life_that_goes_on_sources_read_where_they_can_while_others_are_prepared_unless_paused() {
+    for (is_paused, meanwhile, then) in [
+        (false, Run::Early, Run::Running),
+        (true, Run::Prepared, Run::Paused),
+    ] {
+        let mut desk = living();
+        desk.commit_next();
+        if is_paused {
+            desk.command(Command::Deactivate);
+            desk.carry_out_all();
+        }
+        desk.happens(MasterEvent::Exited(worker(1)));
+        desk.happens(MasterEvent::Tick);
+        let told = desk.newest(worker(2)).unwrap();
+        assert_eq!(told.life.map(|life| life.generation), Some(Generation(2)));
+        assert_eq!(told.run, meanwhile);
+        desk.comes_back(later(1), None);
+        assert_eq!(desk.newest(later(1)).unwrap().run, meanwhile);
+        desk.wait(Duration::from_millis(100));
+        for worker in [later(1), worker(2)] {
+            assert_eq!(desk.newest(worker).unwrap().run, then);
+        }
+    }
 }
 
 #[test]
@@ -293,6 +320,12 @@ fn a_worker_that_can_not_read_yet_what_it_begins_from_has_the_life_asked_for_aga
     let waits = desk.master.epochs().and_then(crate::Epochs::waits_because);
     assert!(waits.is_some_and(|why| why.contains("nobody answers")));
     assert_eq!(desk.master.phase(), &JobPhase::Recovering);
+    while desk.life_of(worker(2)).map(|life| life.generation) != Some(Generation(3)) {
+        desk.now += Duration::from_millis(10);
+        desk.happens(MasterEvent::Tick);
+    }
+    let run = desk.newest(worker(2)).unwrap().run;
+    assert_eq!(run, Run::Prepared, "it may be away yet");
     desk.wait(Duration::from_millis(500));
     // Only what has failed counts.
     let failures = desk.epochs.as_ref().unwrap().0.failures;

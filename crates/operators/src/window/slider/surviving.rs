@@ -72,7 +72,8 @@ impl<F: KeyedFold> Slider<F> {
 
     /// Everything of this state has come back: finds out what the first window is that has not been emitted. The slices follow, by
     /// [`restore`](Self::restore).
-    pub(crate) fn lay_out(&mut self, told: &Told, kept: &KeptOf<F>) {
+    pub(crate) fn lay_out(&mut self, told: &Told, kept: &mut KeptOf<F>) {
+        kept.lay_out(&self.spec, told);
         let (now, furthest) = (told.now(), Lag::<F::Out>::furthest(&self.spec, told));
         // A slice with several tables has been closed, though perhaps not for any partition that is here.
         let closed = kept.restored().filter(|((_, number), _)| *number > 0);
@@ -103,7 +104,7 @@ impl<F: KeyedFold> Slider<F> {
                     return true;
                 }
                 Some((table, is_pending)) if is_pending || table.slice >= self.frontier => {
-                    open.restore(table);
+                    open.restore(table, is_pending);
                 }
                 Some((table, _)) => {
                     open.reserve(table.number);

@@ -1,0 +1,205 @@
+//! `ardea map`: the maps of a cluster.
+
+use std::thread;
+use std::time::Duration;
+
+use ardea_api::{MapEntryView, MapEvent, MapPutRequest, MapQuery, MapsView};
+use ardea_core::settings::readable_bytes;
+use ardea_core::{Error, ErrorCode, PARTITION_COUNT, shown};
+use serde_json::{Value, json};
+
+use crate::args::{
+    MapArgs, MapCommand, MapFilterArgs, MapKeyArgs, MapPutArgs, MapScanArgs, MapWatchArgs, Where,
+};
+use crate::columns::table;
+use crate::context::Context;
+use crate::failure::{Failure, print_error};
+use crate::figures::{counted, grouped};
+use crate::reach::Reached;
+use crate::stdout;
+
+/// How long to wait before changes that broke off are asked for again.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// What a reader of changes is told beside them.
+const BROKE_OFF: &str = "the host that told what happens has gone or was put out: asking again; scan the map for what was missed";
+
+/// Does what is asked of maps.
+pub fn run(command: MapCommand, context: &Context) -> Result<(), Failure> {
+    match command {
+        MapCommand::List(place) => list(&place, context),
+        MapCommand::Get(args) => get(&args, context),
+        MapCommand::Scan(args) => scan(&args, context),
+        MapCommand::Watch(args) => watch(&args, context),
+        MapCommand::Put(args) => put(&args, context),
+        MapCommand::Remove(args) => remove(&args, context),
+        MapCommand::Drop(args) => drop_map(&args, context),
+    }
+}
+
+fn list(place: &Where, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of(place, context)?;
+    let maps = cluster.ask(cluster.client.maps())?;
+    if context.json {
+        return stdout::print_json(&json!(maps));
+    }
+    if maps.maps.is_empty() {
+        say(
+            &format!("cluster {} has no maps", cluster.settings.name),
+            context,
+        );
+        return Ok(());
+    }
+    stdout::print(&maps_table(&maps))
+}
+
+fn maps_table(maps: &MapsView) -> String {
+    let rows: Vec<Vec<String>> = maps
+        .maps
+        .iter()
+        .map(|map| {
+            vec![
+                map.name.clone(),
+                map.keys.clone(),
+                map.values.clone(),
+                grouped(map.entries),
+                readable_bytes(map.bytes),
+            ]
+        })
+        .collect();
+    let text = table(&["map", "keys", "values", ">entries", ">memory"], &rows);
+    let limit = readable_bytes(maps.limit_bytes);
+    let copies = match maps.unsettled_partitions {
+        0 => "with all their copies".to_string(),
+        some => format!("{some} of {PARTITION_COUNT} parts of them without all copies yet"),
+    };
+    let hosts = counted(maps.hosts, "host");
+    format!("{text}kept by {hosts}, {copies}; each up to {limit}, copies included\n")
+}
+
+fn get(args: &MapKeyArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of(&args.map.place, context)?;
+    let entry = cluster.ask(cluster.client.map_entry(&args.map.map, &args.key))?;
+    print_value(&entry, context)
+}
+
+/// For people the value alone: they know the key.
+fn print_value(entry: &MapEntryView, context: &Context) -> Result<(), Failure> {
+    match context.json {
+        true => stdout::print_json(&json!(entry)),
+        false => stdout::print_json(&entry.value),
+    }
+}
+
+fn query(filter: &MapFilterArgs, limit: Option<u32>) -> MapQuery {
+    MapQuery {
+        prefix: filter.prefix.clone(),
+        field: filter.field.clone(),
+        limit,
+    }
+}
+
+fn scan(args: &MapScanArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of(&args.map.place, context)?;
+    let query = query(&args.filter, Some(args.limit));
+    let found = cluster.ask(cluster.client.map_entries(&args.map.map, &query))?;
+    if context.json {
+        return stdout::print_json(&json!(found));
+    }
+    stdout::print(&found.entries.iter().map(line).collect::<String>())?;
+    if found.more {
+        say(
+            "there are more: raise --limit, or narrow it down with --prefix or --where",
+            context,
+        );
+    }
+    Ok(())
+}
+
+/// An entry on a line.
+fn line(entry: &MapEntryView) -> String {
+    let key = match &entry.key {
+        Value::String(text) => shown(text).into_owned(),
+        other => other.to_string(),
+    };
+    format!("{key}  {}\n", entry.value)
+}
+
+/// Prints changes until the reader or somebody else ends it. Where a host is lost another one is asked, and it is said that something was missed.
+fn watch(args: &MapWatchArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of(&args.map.place, context)?;
+    let query = query(&args.filter, None);
+    let mut changes = cluster.ask(cluster.client.map_changes(&args.map.map, &query))?;
+    loop {
+        match cluster.ask(changes.next()) {
+            Ok(Some(event)) => stdout::print_json(&json!(event))?,
+            Err(Failure::Error(error)) if !is_passing(&error) => return Err(error.into()),
+            Ok(None) | Err(Failure::Error(_)) => {
+                say(BROKE_OFF, context);
+                thread::sleep(AGAIN_AFTER);
+                changes = cluster.ask(cluster.client.map_changes(&args.map.map, &query))?;
+                stdout::print_json(&json!(MapEvent::Missed))?;
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// Whether another host, or the same one later, has more changes.
+fn is_passing(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::Network | ErrorCode::Superseded | ErrorCode::StateUnavailable
+    )
+}
+
+fn put(args: &MapPutArgs, context: &Context) -> Result<(), Failure> {
+    let MapKeyArgs { map, key } = &args.key;
+    let cluster = Reached::of(&map.place, context)?;
+    let value = serde_json::from_str(&args.value);
+    let request = MapPutRequest {
+        value: value.unwrap_or_else(|_| Value::String(args.value.clone())),
+    };
+    let entry = cluster.ask(cluster.client.put_entry(&map.map, key, &request))?;
+    match context.json {
+        true => stdout::print_json(&json!(entry)),
+        false => Ok(()),
+    }
+}
+
+fn remove(args: &MapKeyArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of(&args.map.place, context)?;
+    let had = cluster.ask(cluster.client.remove_entry(&args.map.map, &args.key))?;
+    print_value(&had, context)
+}
+
+fn drop_map(args: &MapArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of(&args.place, context)?;
+    cluster.ask(cluster.client.drop_map(&args.map))?;
+    match context.json {
+        true => stdout::print_json(&json!({ "map": args.map, "outcome": "dropped" })),
+        false => Ok(()),
+    }
+}
+
+fn say(what: &str, context: &Context) {
+    if !context.quiet && !context.json {
+        print_error(&format!("{what}\n"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_a_line_whatever_its_key_is() {
+        let entry = |key: Value| MapEntryView {
+            key,
+            value: json!({ "n": 1 }),
+        };
+        assert_eq!(line(&entry("JFK".into())), "JFK  {\"n\":1}\n");
+        assert_eq!(line(&entry("a\nb".into())), "a\\nb  {\"n\":1}\n");
+        assert_eq!(line(&entry(json!(["a", 1]))), "[\"a\",1]  {\"n\":1}\n");
+    }
+}

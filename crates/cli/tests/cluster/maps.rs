@@ -1,0 +1,159 @@
+//! Maps of the cluster: jobs write to them, people look at them.
+
+use std::io::{BufRead, BufReader};
+
+use serde_json::Value;
+
+use crate::arena::Arena;
+use crate::processes::kill;
+use crate::survives::ENDLESS;
+use crate::tally::KEYS;
+
+/// A job in two containers that writes its counts to the map `tally`.
+fn counting() -> Arena {
+    let arena = Arena::with_hosts(2);
+    let arguments = format!("tally out {ENDLESS} 1000 map");
+    arena.submit_numbers("--set job.containers=2", &arguments);
+    arena.until("all keys have something", || entries(&arena) == KEYS);
+    arena
+}
+
+/// How many entries the map has; none where nobody tells.
+fn entries(arena: &Arena) -> u64 {
+    let listed = arena.run("map list --json");
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
+    listed["maps"][0]["entries"].as_u64().unwrap_or(0)
+}
+
+/// What a key has been counted to; nothing where nobody tells.
+fn counted(arena: &Arena, key: u64) -> Option<u64> {
+    let told = arena.run(&format!("map get tally {key}"));
+    let told: Value = serde_json::from_slice(&told.stdout).ok()?;
+    told["count"].as_u64()
+}
+
+fn until_more(arena: &Arena) {
+    let mut before = None;
+    arena.until("a count", || {
+        before = counted(arena, 7);
+        before.is_some()
+    });
+    arena.until("a greater count", || counted(arena, 7) > before);
+}
+
+/// Waits until either of the two hosts may go.
+fn until_all_copies(arena: &Arena) {
+    arena.until("all copies", || {
+        let listed = arena.run("map list --json");
+        let listed: Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
+        listed["hosts"] == 2 && listed["unsettled_partitions"] == 0
+    });
+}
+
+/// All entries: keys with their counts.
+fn all(arena: &Arena) -> Vec<(u64, u64)> {
+    let found = arena.json("map scan tally");
+    let entries = found["entries"].as_array().unwrap().iter();
+    let entries = entries.map(|it| (it["key"].as_u64(), it["value"]["count"].as_u64()));
+    entries
+        .map(|(key, count)| (key.unwrap(), count.unwrap()))
+        .collect()
+}
+
+pub fn a_map_that_a_job_writes_is_seen_from_outside_and_outlives_job_and_hosts() {
+    let arena = counting();
+    until_more(&arena);
+    let listed = arena.succeed("map list");
+    assert!(listed.contains("tally  u64   Counted"), "{listed}");
+    assert!(
+        listed.contains("kept by 2 hosts") && listed.contains("each up to 1GiB"),
+        "{listed}"
+    );
+
+    let mut watch = arena.begin_heard("map watch tally --where parity=odd --prefix 1");
+    let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let changes = lines.map(|line| -> Value { serde_json::from_str(&line.unwrap()).unwrap() });
+    // A host that gets no cpu for long is put out of the grid, and then something may be missed, which is said.
+    for change in changes.filter(|it| it["change"] != "missed").take(20) {
+        assert_eq!(change["change"], "updated", "{change}");
+        assert_eq!(change["value"]["parity"], "odd", "{change}");
+        assert!(change["key"].to_string().starts_with('1'), "{change}");
+    }
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+
+    // Whichever host goes, the job writes on, and nothing of the map is lost.
+    for _ in 0..2 {
+        until_all_copies(&arena);
+        let before = all(&arena);
+        kill(arena.hosts()[0].1);
+        until_more(&arena);
+        arena.succeed("cluster start --workers 2");
+        until_more(&arena);
+        let after = all(&arena);
+        assert_eq!(after.len() as u64, KEYS);
+        let is_more = |((_, before), (_, after)): (&(u64, u64), &(u64, u64))| after >= before;
+        assert!(
+            before.iter().zip(&after).all(is_more),
+            "{before:?} {after:?}"
+        );
+    }
+    arena.succeed("kill tally --yes");
+    let before = all(&arena);
+    assert_eq!(before.len() as u64, KEYS);
+    until_all_copies(&arena);
+    kill(arena.hosts()[0].1);
+    arena.until("all of it", || counted(&arena, 0).is_some());
+    assert_eq!(all(&arena), before);
+}
+
+pub fn a_map_is_changed_from_outside_and_done_away_with() {
+    let arena = Arena::with_hosts(2);
+    let none = arena.json("map list");
+    assert_eq!(none["maps"].as_array().map(Vec::len), Some(0), "{none}");
+    assert!(arena.fail("map get tally 7").contains("ARD-626"));
+    arena.submit_numbers(
+        "--set job.containers=2",
+        &format!("tally out {ENDLESS} 1000 map"),
+    );
+    arena.until("all keys have something", || entries(&arena) == KEYS);
+    arena.succeed("kill tally --yes");
+
+    let keys = |line: &str| -> (Vec<u64>, bool) {
+        let found = arena.json(line);
+        let keys = found["entries"].as_array().unwrap().iter();
+        let keys = keys.map(|it| it["key"].as_u64().unwrap()).collect();
+        (keys, found["more"].as_bool().unwrap())
+    };
+    assert_eq!(
+        keys("map scan tally --prefix 2"),
+        (vec![2, 20, 21, 22], false)
+    );
+    let odd = keys("map scan tally --where parity=odd").0;
+    assert_eq!(
+        odd,
+        (0..KEYS).filter(|key| key % 2 == 1).collect::<Vec<_>>()
+    );
+    let (some, more) = keys("map scan tally --limit 3");
+    assert!(some.len() == 3 && more, "{some:?}");
+
+    arena.succeed(r#"map put tally 100 {"parity":"none","count":5}"#);
+    assert_eq!(
+        arena.succeed("map get tally 100"),
+        "{\"count\":5,\"parity\":\"none\"}\n"
+    );
+    let refused = arena.fail(r#"map put tally 100 {"count":5}"#);
+    assert!(
+        refused.contains("the field \"parity\" is missing"),
+        "{refused}"
+    );
+    let refused = arena.fail("map get tally seven");
+    assert!(refused.contains("\"seven\" is no u64"), "{refused}");
+    arena.succeed("map remove tally 100");
+    assert!(arena.fail("map get tally 100").contains("ARD-626"));
+    assert_eq!(entries(&arena), KEYS);
+
+    arena.succeed("map drop tally");
+    assert!(arena.fail("map get tally 7").contains("ARD-626"));
+    assert_eq!(entries(&arena), 0);
+}

@@ -1,0 +1,148 @@
+//! Keys whose states are not back yet, of an operator that has begun before they were.
+
+use std::borrow::Cow;
+
+use ardea_core::{Key, PARTITION_COUNT, PartitionId, RecordGuard};
+
+use crate::keyed::KeyedStates;
+
+/// Partitions of which not all keys have come back.
+#[derive(Debug, Default)]
+pub(crate) struct Away {
+    back: Partitions,
+    asked: Partitions,
+    /// Those that have been asked for, and that nobody has been told of.
+    wanted: Vec<PartitionId>,
+}
+
+/// A set of partitions.
+#[derive(Debug, Default)]
+struct Partitions([u64; PARTITION_COUNT as usize / 64]);
+
+impl Partitions {
+    fn has(&self, partition: PartitionId) -> bool {
+        let (word, bit) = place(partition);
+        self.0.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    /// Whether it was not there.
+    fn insert(&mut self, partition: PartitionId) -> bool {
+        let (word, bit) = place(partition);
+        let is_new = !self.has(partition);
+        if let Some(word) = self.0.get_mut(word) {
+            *word |= bit;
+        }
+        is_new
+    }
+}
+
+fn place(partition: PartitionId) -> (usize, u64) {
+    let index = partition.index();
+    ((index / 64) as usize, 1 << (index % 64))
+}
+
+impl Away {
+    /// How many of these records, from the first on, are of partitions that are back. If the next one is not, and has not been asked
+    /// for, that is done for all that come.
+    fn ready<'k, K: Key>(&mut self, keys: impl Iterator<Item = Cow<'k, K>>) -> usize {
+        let mut guard = RecordGuard::new();
+        let (mut ready, mut waits) = (0, false);
+        for key in keys {
+            let partition = PartitionId::of(&*key);
+            guard.advance();
+            if self.back.has(partition) {
+                ready += usize::from(!waits);
+                continue;
+            }
+            if self.asked.insert(partition) {
+                self.wanted.push(partition);
+            } else if !waits {
+                break;
+            }
+            waits = true;
+        }
+        ready
+    }
+}
+
+impl<K: Key, S> KeyedStates<K, S> {
+    /// Begins before its keys are back, about so many, if it can: with all of them in memory. Nothing has come back yet.
+    pub(crate) fn begin_early(&mut self, entries: u64, is_kept: bool) -> bool {
+        if self.has_disk() || !is_kept {
+            return false;
+        }
+        let entries = usize::try_from(entries).unwrap_or(usize::MAX);
+        self.reserve(entries);
+        self.away = Some(Box::default());
+        true
+    }
+
+    /// Whether some keys have not come back yet.
+    #[inline]
+    pub(crate) fn is_away(&self) -> bool {
+        self.away.is_some()
+    }
+
+    /// How many of the records that have these keys, from the first on, may be dealt with: all but those behind one whose key may not be back
+    /// yet.
+    pub(crate) fn ready<'k>(&mut self, keys: impl ExactSizeIterator<Item = Cow<'k, K>>) -> usize {
+        match &mut self.away {
+            None => keys.len(),
+            Some(away) => away.ready(keys),
+        }
+    }
+
+    /// All keys of this partition are back.
+    pub(crate) fn come_back(&mut self, partition: PartitionId) {
+        if let Some(away) = &mut self.away {
+            away.back.insert(partition);
+        }
+    }
+
+    /// All keys are back.
+    pub(crate) fn are_back(&mut self) {
+        self.away = None;
+    }
+
+    /// The partitions that somebody has to bring next.
+    pub(crate) fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {
+        if let Some(away) = &mut self.away {
+            wanted.append(&mut away.wanted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(partitions: &[u32]) -> Vec<u64> {
+        let find = |index: &u32| (0u64..).find(|key| PartitionId::of(key).index() == *index);
+        partitions.iter().filter_map(find).collect()
+    }
+
+    #[test]
+    fn records_wait_behind_the_first_whose_partition_is_not_back_and_all_are_asked_for_once() {
+        let mut states: KeyedStates<u64, ()> = KeyedStates::default();
+        assert!(!states.begin_early(10, false));
+        assert!(states.begin_early(10, true));
+        let partition = |index| PartitionId::from_index(index).unwrap();
+        let keys = keys(&[5, 900, 5, 7, 1023]);
+        let ready = |states: &mut KeyedStates<u64, ()>| {
+            let mut wanted = Vec::new();
+            let ready = states.ready(keys.iter().map(Cow::Borrowed));
+            states.take_wanted(&mut wanted);
+            let wanted: Vec<u32> = wanted.into_iter().map(PartitionId::index).collect();
+            (ready, wanted)
+        };
+        assert_eq!(ready(&mut states), (0, vec![5, 900, 7, 1023]));
+        states.come_back(partition(7));
+        assert_eq!(ready(&mut states), (0, vec![]));
+        states.come_back(partition(5));
+        assert_eq!(ready(&mut states), (1, vec![]));
+        states.come_back(partition(900));
+        assert_eq!(ready(&mut states), (4, vec![]));
+        states.are_back();
+        assert_eq!(ready(&mut states), (5, vec![]));
+    }
+}

@@ -1,0 +1,484 @@
+//! What a cut holds of slices, in packs: few entries, each with what many keys of a partition have.
+//!
+//! An entry lies under the *sequence* of its cut, eight bytes, and its number among those of its partition in that cut, four bytes, both
+//! with the highest byte first. A partition's state is what its packs say in order of their sequences: later ones override earlier ones.
+//! The value begins with [`MARK`] and the version of the form. Then come groups, one for each slice that follows another: a zero, the
+//! slice (8), the number of its table (4), and whether that is pending (1); behind it each key, its length and one, and its accumulator
+//! behind its length. Lengths are LEB128.
+
+use ardea_core::{
+    Error, ErrorCode, Key, PARTITION_COUNT, PartitionId, RestoredEntry, Result, StateChunk,
+};
+
+use super::open_slices::SliceId;
+use crate::keyed::{KeptAs, Rest, cut_short};
+
+/// How a pack begins. Entries of a key each, as they were written before there were packs, begin with its length, which is never this.
+const MARK: [u8; 4] = [u8::MAX; 4];
+/// The version of the form.
+const VERSION: u8 = 1;
+/// About how many bytes a pack has at the most: so much of each partition is held while a cut is written.
+const PACK_BYTES: usize = 16 * 1024;
+/// How many bytes of each partition gather before they go to its pack. Keys come in no order of their partitions: packs themselves lie so that
+/// a thousand ends of them have no room in the caches near a core, these do.
+const NEAR_BYTES: usize = 200;
+/// The bytes of a key of an entry.
+const PLACE_BYTES: usize = 12;
+
+/// The packs of the cut that is being written, by partition.
+#[derive(Default)]
+pub(crate) struct Packs {
+    /// None until something is packed.
+    buffers: Vec<Buffer>,
+    /// The entry that is being added.
+    entry: Vec<u8>,
+    /// The partitions that the cut has something of.
+    used: Vec<u16>,
+    /// Those whose buffers are full.
+    full: Vec<u16>,
+    /// How many entries of slices there are in all.
+    entries: u64,
+}
+
+#[repr(align(64))]
+struct Buffer {
+    bytes: Vec<u8>,
+    /// What the last group is of.
+    group: Option<(SliceId, bool)>,
+    /// How many packs have been written.
+    written: u32,
+    is_used: bool,
+    /// How many of the bytes that follow belong behind the others.
+    is_near: u8,
+    near: [u8; NEAR_BYTES],
+}
+
+/// How many packs a cut has of partitions.
+pub(crate) type PackCounts = Vec<(u16, u32)>;
+
+impl Packs {
+    /// What was packed is void; another cut begins.
+    pub(crate) fn clear(&mut self) {
+        for partition in self.used.drain(..) {
+            let buffer = &mut self.buffers[usize::from(partition)];
+            buffer.empty();
+            (buffer.written, buffer.is_used) = (0, false);
+        }
+        self.full.clear();
+        self.entries = 0;
+    }
+
+    /// How many entries have been packed.
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Whether no buffer is full.
+    pub(crate) fn has_room(&self) -> bool {
+        self.full.is_empty()
+    }
+
+    /// Adds what the table, which may be pending, has of a key; how many bytes that takes.
+    ///
+    /// # Errors
+    /// The codec's. Nothing has been added then.
+    pub(crate) fn add<K: Key, A>(
+        &mut self,
+        kept: &KeptAs<K, A>,
+        of: (SliceId, bool),
+        key: &K,
+        acc: &A,
+    ) -> Result<usize> {
+        if self.buffers.is_empty() {
+            let buffers = std::iter::repeat_with(Buffer::new);
+            self.buffers = buffers.take(PARTITION_COUNT as usize).collect();
+        }
+        let partition = PartitionId::of(key).index() as u16;
+        let buffer = &mut self.buffers[usize::from(partition)];
+        let before = buffer.len();
+        self.entry.clear();
+        put_entry(
+            &mut self.entry,
+            (before == 0, buffer.group),
+            kept,
+            (of, key, acc),
+        )?;
+        buffer.append(&self.entry);
+        buffer.group = Some(of);
+        if !std::mem::replace(&mut buffer.is_used, true) {
+            self.used.push(partition);
+        }
+        let after = buffer.len();
+        if before < PACK_BYTES && after >= PACK_BYTES {
+            self.full.push(partition);
+        }
+        self.entries += 1;
+        Ok(after - before)
+    }
+
+    /// Writes a full buffer as a pack of the state of this name; whether there was one.
+    pub(crate) fn write_full(&mut self, at: (&str, u64), chunk: &mut StateChunk) -> Result<bool> {
+        let Some(partition) = self.full.pop() else {
+            return Ok(false);
+        };
+        self.write(partition, at, chunk)?;
+        Ok(true)
+    }
+
+    /// Writes the buffer of the partition at `place` of those that the cut has something of; whether there was one.
+    pub(crate) fn write_at(
+        &mut self,
+        place: usize,
+        at: (&str, u64),
+        chunk: &mut StateChunk,
+    ) -> Result<bool> {
+        let Some(partition) = self.used.get(place).copied() else {
+            return Ok(false);
+        };
+        self.write(partition, at, chunk)?;
+        Ok(true)
+    }
+
+    /// Whether the cut has something of so many partitions and one more.
+    pub(crate) fn has_at(&self, place: usize) -> bool {
+        place < self.used.len()
+    }
+
+    fn write(
+        &mut self,
+        partition: u16,
+        (name, sequence): (&str, u64),
+        chunk: &mut StateChunk,
+    ) -> Result<()> {
+        let buffer = &mut self.buffers[usize::from(partition)];
+        if buffer.len() == 0 {
+            return Ok(());
+        }
+        buffer.bring_together();
+        let key = place(sequence, buffer.written);
+        chunk.write(
+            name,
+            PartitionId::from_index(partition.into()),
+            |out| append(out, &key),
+            |out| append(out, &buffer.bytes),
+        )?;
+        buffer.written += 1;
+        buffer.empty();
+        Ok(())
+    }
+
+    /// How many packs have been written of each partition.
+    pub(crate) fn counts(&self) -> PackCounts {
+        let written = |partition: &u16| self.buffers[usize::from(*partition)].written;
+        let counts = self
+            .used
+            .iter()
+            .map(|partition| (*partition, written(partition)));
+        counts.filter(|(_, written)| *written > 0).collect()
+    }
+}
+
+impl Buffer {
+    fn new() -> Self {
+        Buffer {
+            bytes: Vec::new(),
+            group: None,
+            written: 0,
+            is_used: false,
+            is_near: 0,
+            near: [0; NEAR_BYTES],
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.len() + usize::from(self.is_near)
+    }
+
+    fn append(&mut self, entry: &[u8]) {
+        if usize::from(self.is_near) + entry.len() > NEAR_BYTES {
+            self.bring_together();
+        }
+        let near = usize::from(self.is_near);
+        match self.near.get_mut(near..near + entry.len()) {
+            Some(place) => {
+                place.copy_from_slice(entry);
+                self.is_near += entry.len() as u8;
+            }
+            None => self.bytes.extend_from_slice(entry),
+        }
+    }
+
+    fn bring_together(&mut self) {
+        let near = usize::from(std::mem::take(&mut self.is_near));
+        self.bytes.extend_from_slice(&self.near[..near]);
+    }
+
+    /// A pack is written, or void. Much memory is not kept for the next.
+    fn empty(&mut self) {
+        (self.is_near, self.group) = (0, None);
+        match self.bytes.capacity() > 4 * PACK_BYTES {
+            true => self.bytes = Vec::new(),
+            false => self.bytes.clear(),
+        }
+    }
+}
+
+/// Appends an entry of this table, behind what it needs before it if it is the first of its pack or follows one of another table.
+fn put_entry<K: Key, A>(
+    out: &mut Vec<u8>,
+    (is_first, group): (bool, Option<(SliceId, bool)>),
+    kept: &KeptAs<K, A>,
+    (of, key, acc): ((SliceId, bool), &K, &A),
+) -> Result<()> {
+    if is_first {
+        out.extend_from_slice(&MARK);
+        out.push(VERSION);
+    }
+    if group != Some(of) {
+        let ((slice, number), is_pending) = of;
+        out.push(0);
+        out.extend_from_slice(&slice.to_le_bytes());
+        out.extend_from_slice(&number.to_le_bytes());
+        out.push(is_pending.into());
+    }
+    put_measured(out, 1, |out| kept.put_bare_key(key, out))?;
+    put_measured(out, 0, |out| kept.put_bare_state(acc, out))
+}
+
+/// Says that a pack is gone.
+pub(crate) fn write_gone(
+    chunk: &mut StateChunk,
+    (name, sequence): (&str, u64),
+    (partition, number): (u16, u32),
+) -> Result<()> {
+    let key = place(sequence, number);
+    let partition = PartitionId::from_index(partition.into());
+    chunk.write_removed(name, partition, |out| append(out, &key))
+}
+
+/// The sequence of a pack, and its number; none if the entry is older than packs are.
+pub(crate) fn place_of(entry: &RestoredEntry<'_>) -> Result<Option<(u64, u32)>> {
+    if !entry.value.starts_with(&MARK) {
+        return Ok(None);
+    }
+    let place = <[u8; PLACE_BYTES]>::try_from(entry.key).map_err(|_| cut_short())?;
+    let mut rest = Rest::of(&place);
+    let sequence = u64::from_be_bytes(rest.array()?);
+    Ok(Some((sequence, u32::from_be_bytes(rest.array()?))))
+}
+
+/// Hands what a pack holds to `take`: the slice and number of the table, whether it was pending, the key and the accumulator.
+///
+/// # Errors
+/// Those of `take`, and if the pack breaks off or is of a later version.
+pub(crate) fn unpack<K: Key, A>(
+    kept: &KeptAs<K, A>,
+    entry: &RestoredEntry<'_>,
+    mut take: impl FnMut((SliceId, bool), K, A) -> Result<()>,
+) -> Result<()> {
+    let mut rest = Rest::of(entry.value);
+    let [_, _, _, _, version] = rest.array()?;
+    if version != VERSION {
+        let what = format!("slices are kept in the form {version}, which is not known here");
+        return Err(Error::new(ErrorCode::BadRecord, what)
+            .hint("a later version of Ardea has written them: go on with that"));
+    }
+    let mut group = None;
+    while !rest.is_empty() {
+        let length = take_length(&mut rest)?;
+        let Some(length) = length.checked_sub(1) else {
+            let slice = i64::from_le_bytes(rest.array()?);
+            let number = u32::from_le_bytes(rest.array()?);
+            let [is_pending] = rest.array()?;
+            group = Some(((slice, number), is_pending != 0));
+            continue;
+        };
+        let key = rest.bytes_of(length)?;
+        let length = take_length(&mut rest)?;
+        let acc = rest.bytes_of(length)?;
+        let (key, acc) = kept.get((key, acc), entry.partition)?;
+        take(group.ok_or_else(cut_short)?, key, acc)?;
+    }
+    Ok(())
+}
+
+fn place(sequence: u64, number: u32) -> [u8; PLACE_BYTES] {
+    let mut place = [0; PLACE_BYTES];
+    place[..8].copy_from_slice(&sequence.to_be_bytes());
+    place[8..].copy_from_slice(&number.to_be_bytes());
+    place
+}
+
+fn append(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// Appends what `put` does, behind its length and `more`.
+fn put_measured(
+    out: &mut Vec<u8>,
+    more: usize,
+    put: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
+    let start = out.len();
+    // Nearly all lengths take one byte.
+    out.push(0);
+    put(out)?;
+    let mut left = out.len() - start - 1 + more;
+    let mut at = start;
+    while left >= 0x80 {
+        out[at] = left as u8 | 0x80;
+        left >>= 7;
+        at += 1;
+        out.insert(at, 0);
+    }
+    out[at] = left as u8;
+    Ok(())
+}
+
+fn take_length(rest: &mut Rest<'_>) -> Result<usize> {
+    let (mut length, mut shift) = (0usize, 0);
+    loop {
+        let [byte] = rest.array()?;
+        let bits = usize::from(byte & 0x7f);
+        if shift > 28 {
+            return Err(cut_short());
+        }
+        length |= bits << shift;
+        if byte < 0x80 {
+            return Ok(length);
+        }
+        shift += 7;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_core::StateCodec;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    /// Bytes as they are; none that are too long.
+    struct Plain;
+
+    impl StateCodec<Vec<u8>> for Plain {
+        fn put(&self, value: &Vec<u8>, out: &mut Vec<u8>) -> Result<()> {
+            out.extend_from_slice(value);
+            match value.len() {
+                40_000.. => Err(cut_short()),
+                _ => Ok(()),
+            }
+        }
+
+        fn get(&self, bytes: &[u8]) -> Result<Vec<u8>> {
+            Ok(bytes.to_vec())
+        }
+    }
+
+    impl StateCodec<String> for Plain {
+        fn put(&self, value: &String, out: &mut Vec<u8>) -> Result<()> {
+            out.extend_from_slice(value.as_bytes());
+            Ok(())
+        }
+
+        fn get(&self, bytes: &[u8]) -> Result<String> {
+            String::from_utf8(bytes.to_vec()).map_err(|_| cut_short())
+        }
+    }
+
+    type Entry = ((SliceId, bool), String, Vec<u8>);
+
+    fn kept() -> KeptAs<String, Vec<u8>> {
+        KeptAs::new(Arc::new(Plain), Arc::new(Plain))
+    }
+
+    fn written(packs: &mut Packs) -> StateChunk {
+        let mut chunk = StateChunk::default();
+        while packs.write_full(("s", 5), &mut chunk).unwrap() {}
+        let mut place = 0;
+        while packs.write_at(place, ("s", 5), &mut chunk).unwrap() {
+            place += 1;
+        }
+        chunk
+    }
+
+    fn entries(chunk: &StateChunk) -> (BTreeSet<Entry>, BTreeSet<(u16, u32)>) {
+        let (mut entries, mut places) = (BTreeSet::new(), BTreeSet::new());
+        for written in chunk {
+            let entry = RestoredEntry {
+                state: written.state,
+                partition: written.partition,
+                key: written.key,
+                value: written.value.unwrap(),
+            };
+            let (sequence, number) = place_of(&entry).unwrap().unwrap();
+            assert_eq!(sequence, 5);
+            assert!(places.insert((entry.partition.unwrap().index() as u16, number)));
+            let take = |of, key, acc| {
+                assert!(entries.insert((of, key, acc)));
+                Ok(())
+            };
+            unpack(&kept(), &entry, take).unwrap();
+        }
+        (entries, places)
+    }
+
+    proptest! {
+        #[test]
+        fn packs_hold_what_was_put_into_them(
+            rounds in prop::collection::vec(
+                (0i64..3, 0u32..2, any::<bool>(), 0usize..300, 0usize..20_000), 0..60
+            ),
+        ) {
+            let (mut packs, mut put) = (Packs::default(), BTreeSet::new());
+            let mut chunk = StateChunk::default();
+            for (n, (slice, number, is_pending, key, acc)) in rounds.into_iter().enumerate() {
+                let (key, acc) = (format!("{n:0>key$}"), vec![7; acc]);
+                let of = ((slice, number), is_pending);
+                packs.add(&kept(), of, &key, &acc).unwrap();
+                // What can't be written leaves nothing behind.
+                packs.add(&kept(), of, &key, &vec![7; 40_000]).unwrap_err();
+                put.insert((of, key, acc));
+                while packs.write_full(("s", 5), &mut chunk).unwrap() {}
+            }
+            prop_assert_eq!(packs.entries(), put.len() as u64);
+            for entry in &written(&mut packs) {
+                chunk.push(entry).unwrap();
+            }
+            let (entries, places) = entries(&chunk);
+            prop_assert_eq!(entries, put);
+            let counts = packs.counts().into_iter();
+            let counted = counts.flat_map(|(of, count)| (0..count).map(move |n| (of, n)));
+            prop_assert_eq!(places, counted.collect::<BTreeSet<_>>());
+            packs.clear();
+            prop_assert!(packs.counts().is_empty() && written(&mut packs).is_empty());
+        }
+
+        #[test]
+        fn what_is_no_pack_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let value = [&MARK[..], &[VERSION], &bytes].concat();
+            let entry = RestoredEntry {
+                state: "s",
+                partition: None,
+                key: &[0; PLACE_BYTES],
+                value: &value,
+            };
+            let _ = unpack(&kept(), &entry, |_, _, _| Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_pack_of_a_later_form_is_refused() {
+        let value = [&MARK[..], &[VERSION + 1]].concat();
+        let entry = RestoredEntry {
+            state: "s",
+            partition: None,
+            key: &[0; PLACE_BYTES],
+            value: &value,
+        };
+        let error = unpack(&kept(), &entry, |_, _, _| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("form 2"), "{error}");
+    }
+}

@@ -1,0 +1,103 @@
+//! Hosts that are drained, and the job's containers that are to leave them; and room that comes to an end.
+
+use std::time::Duration;
+
+use ardea_control::Displaced;
+
+use crate::faults::{Fault, Relief};
+use crate::network::{Host, Node};
+use crate::random::Random;
+use crate::world::{Event, Message, World};
+
+/// How often the scheduler says which containers are to leave their hosts.
+const SAYS_EVERY: Duration = Duration::from_secs(1);
+
+/// In some worlds hosts are drained at random times, and some of that is taken back. Only a scheduler that sees hosts can tell of it.
+pub(crate) fn plan(world: &mut World, drawn: u64, until: Duration) {
+    let mut room = Random::new(!drawn);
+    if room.per_mille(250) {
+        let at = room.time(Duration::ZERO, until);
+        world.timeline.plan(at, Event::Fault(Fault::Full));
+    }
+    let mut random = Random::new(drawn);
+    let hosts: Vec<Host> = world.worker_hosts().collect();
+    if hosts.len() < 2 || !world.config.stateful || !random.per_mille(400) {
+        return;
+    }
+    world.timeline.plan(SAYS_EVERY, Event::SayDisplaced);
+    for _ in 0..=random.below(3) {
+        let Some(host) = random.pick(&hosts) else {
+            continue;
+        };
+        let at = random.time(Duration::ZERO, until);
+        world.timeline.plan(at, Event::Fault(Fault::Drain(host)));
+        if random.per_mille(400) {
+            let back = random.time(at, until);
+            let undrained = Fault::Over(Relief::Undrained(host));
+            world.timeline.plan(back, Event::Fault(undrained));
+        }
+        if random.per_mille(300) {
+            let after = random.time(Duration::ZERO, Duration::from_secs(3));
+            let death = Event::Fault(Fault::KillMaster);
+            world.timeline.plan((at + after).min(until), death);
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn drain(&mut self, host: Host) {
+        self.drained.insert(host);
+    }
+
+    /// From now on there is no room for other containers than those that there have been, if the job has started.
+    pub(crate) fn fill(&mut self) {
+        let record = self.shelf.record.value.as_ref();
+        let has_started = record.is_some_and(|(record, _)| record.started);
+        self.cluster.full |= has_started;
+    }
+
+    /// The scheduler tells whoever leads the job which containers are to leave their hosts.
+    pub(crate) fn say_displaced(&mut self) {
+        self.timeline
+            .plan(self.now + SAYS_EVERY, Event::SayDisplaced);
+        if self.drained.is_empty() || self.cluster.down {
+            return;
+        }
+        let is_full = self.cluster.full || self.are_all_drained();
+        let current: Vec<_> = self.cluster.current().collect();
+        let mut displaced = Vec::new();
+        for worker in current {
+            // Of hosts that don't answer it knows nothing.
+            let host = self.host(Node::Worker(worker));
+            let host = host.filter(|host| self.network.connects(Host(1), *host));
+            if let Some(host) = host.filter(|host| self.drained.contains(host)) {
+                let is_stuck = is_full || self.random.per_mille(100);
+                displaced.push(Displaced {
+                    container: worker.container,
+                    host: host.0.to_string(),
+                    stuck: is_stuck.then(|| "there is no room".to_string()),
+                });
+            }
+        }
+        let masters: Vec<_> = self.acting_masters().collect();
+        for master in masters {
+            let message = Message::Displaced(displaced.clone());
+            self.send(Node::Scheduler, Node::Master(master), message);
+        }
+    }
+
+    fn are_all_drained(&self) -> bool {
+        let mut hosts = self.worker_hosts();
+        hosts.all(|host| self.drained.contains(&host))
+    }
+
+    /// Nothing is left on a host that is drained, if there is another with room.
+    pub(crate) fn missing_of_drains(&self) -> Option<String> {
+        if self.cluster.full || self.are_all_drained() {
+            return None;
+        }
+        let mut workers = self.workers.iter();
+        let there = workers.find(|(_, worker)| self.drained.contains(&worker.host));
+        there.map(|(id, worker)| format!("worker {id} is on {:?}, which is drained", worker.host))
+    }
+}
