@@ -11,7 +11,7 @@
 //! * [`Greeting`]: who speaks, and what for;
 //! * [`connect`], [`Listener`]: the two ways to a [`Courier`];
 //! * [`Sender`], [`Receiver`]: its halves; [`Encoded`]: a message that goes to many, encoded once;
-//! * [`Apart`], [`Messages`], [`write`]: the same for who polls sockets himself, where every microsecond counts.
+//! * [`Apart`], [`Messages`], [`write()`]: the same for who polls sockets himself, where every microsecond counts.
 //!
 //! # On the wire
 //!

@@ -57,14 +57,17 @@ pub(crate) struct Mailbox {
 #[derive(Debug, Default)]
 struct Post {
     changes: Vec<Change>,
+    /// Nothing more is taken: the tasklet is about to end, or has.
     is_closed: bool,
+    /// The tasklet has given away all that it had.
+    has_ended: bool,
 }
 
 impl Mailbox {
     /// Leaves a change; the caller wakes the tasklet then.
     ///
     /// # Errors
-    /// The change, if the tasklet has ended.
+    /// The change, if the tasklet has ended or is about to.
     pub(crate) fn post(&self, change: Change) -> Result<(), Change> {
         let mut post = self.lock();
         if post.is_closed {
@@ -98,16 +101,17 @@ impl Mailbox {
         post.is_closed
     }
 
-    /// The tasklet has ended: takes out what came too late, and nothing more comes.
+    /// The tasklet has ended, and given away what it had: takes out what came too late, and nothing more comes.
     pub(crate) fn close(&self) -> Vec<Change> {
         let mut post = self.lock();
         post.is_closed = true;
+        post.has_ended = true;
         mem::take(&mut post.changes)
     }
 
-    /// Whether the tasklet has ended.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.lock().is_closed
+    /// Whether the tasklet has ended. One that takes no more changes may still be ending: its queues are not where they are to go yet.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().has_ended
     }
 
     fn lock(&self) -> MutexGuard<'_, Post> {
@@ -168,7 +172,15 @@ mod tests {
         assert!(!mailbox.has_changes());
         mailbox.post(Change::Stay).unwrap();
         assert_eq!(mailbox.close().len(), 1);
-        assert!(mailbox.post(Change::Stay).is_err() && mailbox.is_closed());
+        assert!(mailbox.post(Change::Stay).is_err() && mailbox.has_ended());
+    }
+
+    #[test]
+    fn who_takes_no_more_changes_has_not_ended_before_all_is_given_away() {
+        let mailbox = Mailbox::default();
+        assert!(mailbox.close_if_empty());
+        assert!(mailbox.post(Change::Stay).is_err() && !mailbox.has_ended());
+        assert!(mailbox.close().is_empty() && mailbox.has_ended());
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(crate) struct Member {
 
 impl Member {
     fn has_ended(&self) -> bool {
-        self.mailbox.is_closed()
+        self.mailbox.has_ended()
     }
 
     /// Leaves a change, and sees to it that it is carried out soon.
@@ -220,7 +220,7 @@ impl Roster {
             if !left.is_released {
                 return true;
             }
-            let has_ended = left.mailbox.is_closed();
+            let has_ended = left.mailbox.has_ended();
             let mut lanes = left.lanes.lock().unwrap_or_else(PoisonError::into_inner);
             *lanes = mem::take(&mut *lanes)
                 .into_iter()

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ardea_core::{
-    Dag, Edge, InstanceContext, Outbox, Progress, Result, Routing, Timestamp, Vertex, VertexId,
-    Watermark,
+    Dag, Edge, InstanceContext, Outbox, Processor, Progress, Result, Routing, Timestamp, Vertex,
+    VertexId, Watermark,
 };
 use ardea_engine::Layout;
 use proptest::prelude::*;
 
-use crate::processors::{Journal, Saw, emit, room, source, until};
+use crate::processors::{Journal, Saw, emit, room, source, until, vertex};
 use crate::sites::{AnyWhere, Sites, place, placement};
 
 /// Numbers that are given out once, over all instances of a source, until there are enough.
@@ -266,6 +266,72 @@ fn consumers_that_come_near_and_go_away_are_preferred_as_long_as_they_are_near()
         let met = lives.filter(|(_, records)| records.iter().any(|n| numbers.contains(n)));
         assert_eq!(met.count(), 1 + usize::from(is_shared), "{numbers:?}");
     }
+}
+
+/// A source of numbers that begins to close, and has closed when it may.
+struct Lingering {
+    claims: Claims,
+    context: InstanceContext,
+    door: Arc<Door>,
+}
+
+#[derive(Default)]
+struct Door {
+    is_closing: AtomicBool,
+    may_close: AtomicBool,
+}
+
+impl Processor for Lingering {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.context = context.clone();
+        Ok(())
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.claims.emit(outbox, &self.context)
+    }
+
+    fn close(&mut self) {
+        self.door.is_closing.store(true, Ordering::SeqCst);
+        until("it may close", || {
+            self.door.may_close.load(Ordering::SeqCst)
+        });
+    }
+}
+
+#[test]
+fn a_source_that_moves_has_not_ended_before_its_queues_are_handed_over() {
+    let (claims, end, door) = (
+        Claims::default(),
+        Journal::default(),
+        Arc::<Door>::default(),
+    );
+    let mut dag = Dag::new();
+    let make = {
+        let (claims, door) = (claims.clone(), Arc::clone(&door));
+        move |_| Lingering {
+            claims: claims.clone(),
+            context: InstanceContext::detached("source"),
+            door: Arc::clone(&door),
+        }
+    };
+    let source = dag.vertex(vertex("source", 1, make));
+    let sink = dag.vertex(end.lives("sink", 1));
+    dag.edge(edge(source, sink, Routing::AllToOne));
+    let mut job = Changing::start(dag, 2, &[1, 1], || 0);
+    claims.flow(100);
+    let moved = vec![vec![1], vec![0]];
+    let layout = Layout::new([(sink, 0)], placement(0, &job.places));
+    let leaves = layout.towards(placement(0, &moved));
+    job.sites.parts[0].rewire(leaves).unwrap();
+    until("it closes", || door.is_closing.load(Ordering::SeqCst));
+    assert!(!job.sites.parts[0].is_settled(), "its queues are its own");
+    door.may_close.store(true, Ordering::SeqCst);
+    job.change(moved, || claims.trickle());
+    claims.flow(100);
+    claims.enough.store(true, Ordering::SeqCst);
+    job.sites.complete();
+    check(&claims, &[&end]);
 }
 
 /// For each instance that there ever was: time has risen to its end, and no record came behind it; then came the end, once.
