@@ -8,7 +8,7 @@ use ardea_core::{
     Chunk, Clock, Epoch, FarNews, Marker, Ordinal, Priority, Timestamp, Watermark, WatermarkMerge,
 };
 
-use crate::coming::Coming;
+use crate::coming::{Comers, Coming};
 use crate::mailbox::Mailbox;
 use crate::queue::Message;
 
@@ -155,6 +155,9 @@ impl InputSet {
                     }
                 }
             }
+            // An end that nobody has heard of is none.
+            let is_this = |event: &Event| matches!(event, Event::EdgeDone { input: it, .. } if it.index() == input);
+            self.events.retain(|event| !is_this(event));
             self.inputs[input].has_ended = false;
         }
         self.inputs[input].open += 1;
@@ -164,11 +167,12 @@ impl InputSet {
             state: InletState::Open,
             crossing,
             coming: match crossing {
-                Some(_) => Coming::Unbegun,
+                Some(_) => Coming::Unheard(None),
                 None => Coming::Nobody,
             },
             has_withheld_end: false,
             was_left: false,
+            is_awaited: false,
             is_aligned,
             ended: None,
         };
@@ -213,14 +217,14 @@ impl InputSet {
         self.choose_priority();
     }
 
-    /// There is another change of the job, by which producers come at the other end of what comes from this tasklet, or none do.
-    pub(crate) fn expect(&mut self, crossing: u64, are_coming: bool) {
+    /// There is another change of the job, by which these come at the other end of what comes from this tasklet.
+    pub(crate) fn expect(&mut self, crossing: u64, comers: Comers) {
         for index in 0..self.inlets.len() {
-            let inlet = &mut self.inlets[index];
-            if inlet.crossing != Some(crossing) {
+            if self.inlets[index].crossing != Some(crossing) {
                 continue;
             }
-            inlet.coming.told(are_coming);
+            self.change(index, |inlet| inlet.expect(comers));
+            let inlet = &mut self.inlets[index];
             let is_expected = inlet.coming.is_expected();
             if self.inputs[inlet.input].has_ended {
                 continue;
@@ -347,7 +351,7 @@ impl InputSet {
         }
         let input = inlet.input;
         let is_odd = inlet.state == InletState::Done || inlet.was_left;
-        if (is_odd || inlet.coming == Coming::Unbegun) && !self.revive(index, &message) {
+        if (is_odd || inlet.coming.is_to_begin()) && !self.revive(index, &message) {
             crate::panics::quietly(|| drop(message));
             return None;
         }
@@ -359,7 +363,7 @@ impl InputSet {
             }
             Message::Marker(Marker::Watermark(watermark)) => {
                 if watermark == Watermark::NONE {
-                    self.inlets[index].coming.speak();
+                    self.change(index, Inlet::speak);
                     self.inlets[index].has_withheld_end = false;
                 }
                 let risen = match watermark {
@@ -388,11 +392,12 @@ impl InputSet {
                 self.inlets[index].has_withheld_end = true;
             }
             Message::Marker(Marker::Done) => self.end(index),
-            Message::Coming(coming) => self.inlets[index].coming = coming,
+            Message::Coming(known) => self.inlets[index].coming.greeted(known),
             Message::News(news) => {
                 if news == FarNews::Anew {
                     self.inlets[index].coming = Coming::Unbegun;
                     self.inlets[index].has_withheld_end = false;
+                    self.change(index, |inlet| inlet.is_awaited = false);
                 }
                 self.change(index, |inlet| inlet.was_left = true);
                 self.announce_ends();

@@ -7,6 +7,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::coming::Comers;
 use crate::cuts::Fate;
 use crate::input::NewInlet;
 use crate::output::NewLanes;
@@ -34,9 +35,9 @@ pub(crate) enum Change {
     Dismiss,
     /// It is needed again.
     Recall,
-    /// There is another change of the job: whether producers come by it in other processes, by the tasklets that read what comes from
-    /// there. For those themselves, and for those that they give it to.
-    Expect(Vec<(u64, bool)>),
+    /// There is another change of the job: who comes by it in other processes, by the tasklets that read what comes from there. For those
+    /// themselves, and for those that they give it to.
+    Expect(Vec<(u64, Comers)>),
     /// Producers are about to come here: the other ends of the edge are to be told.
     Announce,
     /// What came of an epoch.

@@ -7,7 +7,7 @@ use ardea_core::{
     Chunk, FarNews, InstanceMetrics, Marker, Outbox, Replicate, Result, Routing, Scatter, Watermark,
 };
 
-use crate::coming::Coming;
+use crate::coming::{Comers, Coming};
 use crate::queue::{Message, QueueSender};
 
 mod switching;
@@ -118,7 +118,7 @@ impl OutputEdge {
 
     /// Of an edge that comes from another process.
     pub(crate) fn crossing(mut self) -> Self {
-        self.said.coming = Some(Coming::Unbegun);
+        self.said.coming = Some(Coming::Unheard(None));
         self
     }
 
@@ -145,9 +145,9 @@ impl OutputEdge {
 
     /// Of an edge that comes from another process: there is another change of the job, by which producers come there, or none do. Those
     /// that are joined to it meanwhile do not hear of an end that does not count.
-    pub(crate) fn expect(&mut self, are_coming: bool) {
+    pub(crate) fn expect(&mut self, comers: Comers) {
         if let Some(coming) = &mut self.said.coming {
-            coming.told(are_coming);
+            coming.told(comers);
         }
     }
 
@@ -173,9 +173,10 @@ impl OutputEdge {
         self.routed + index as u64
     }
 
-    /// How many records have been dropped because there was no consumer; since the last look.
+    /// How many records have been dropped because there was no consumer, or none any more; since the last look.
     pub(crate) fn take_lost(&mut self) -> u64 {
-        mem::take(&mut self.lost)
+        let swallowed = self.lanes.iter_mut().map(QueueSender::take_swallowed);
+        mem::take(&mut self.lost) + swallowed.sum::<u64>()
     }
 
     /// Moves what it can from the outbox's lane into the queues; says whether anything moved.

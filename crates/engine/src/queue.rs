@@ -34,6 +34,8 @@ pub(crate) struct QueueSender {
     empties: Consumer<Chunk>,
     shared: Arc<Shared>,
     receiver: TaskletWaker,
+    /// How many records were sent when the receiver was gone.
+    swallowed: u64,
 }
 
 /// The consuming tasklet's end.
@@ -62,6 +64,7 @@ pub(crate) fn queue(
             empties: empties_out,
             shared: Arc::clone(&shared),
             receiver,
+            swallowed: 0,
         },
         QueueReceiver {
             messages: messages_out,
@@ -85,13 +88,20 @@ impl QueueSender {
         !self.messages.is_full() || self.messages.consumer_is_gone()
     }
 
-    /// Sends a message; the caller has seen that there is room. A receiver that is gone swallows it: its job is ending.
+    /// Sends a message; the caller has seen that there is room. A receiver that is gone swallows it: its job is ending, or it has ended.
     pub(crate) fn send(&mut self, message: Message) {
         match self.messages.push(message) {
-            Ok(()) | Err(PushError::Gone(_)) => {}
+            Ok(()) => {}
+            Err(PushError::Gone(Message::Chunk(chunk))) => self.swallowed += chunk.len() as u64,
+            Err(PushError::Gone(_)) => {}
             Err(PushError::Full(_)) => debug_assert!(false, "sent without asking for room"),
         }
         self.receiver.wake();
+    }
+
+    /// How many records a receiver that is gone has swallowed; since the last look.
+    pub(crate) fn take_swallowed(&mut self) -> u64 {
+        std::mem::take(&mut self.swallowed)
     }
 
     /// An emptied chunk that came back, or an unallocated one.

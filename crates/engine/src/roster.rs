@@ -46,8 +46,8 @@ pub(crate) struct Member {
     is_source: bool,
     is_kept_back: bool,
     was_recalled: bool,
-    /// Hold inputs open for producers that have not been started; by edge.
-    reservations: BTreeMap<EdgeId, QueueSender>,
+    /// Hold inputs open for producers that have not been started; by edge and input.
+    reservations: BTreeMap<(EdgeId, usize), QueueSender>,
 }
 
 impl Member {

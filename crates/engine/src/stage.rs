@@ -93,8 +93,8 @@ pub(crate) struct Stage {
     is_dismissed: bool,
     epochs_ended: u64,
     wake_at: Option<Duration>,
-    /// Of the sending end of an edge: the other end is to hear of a beginning.
-    owes_beginning: bool,
+    /// Of the sending end of an edge: of so many beginnings the other end is to hear, its own and those of producers that come.
+    owed_beginnings: u32,
     /// All inputs have.
     has_ended: bool,
     /// A deadline came while `on_wake` could not be called.
@@ -134,7 +134,7 @@ impl Stage {
             // One that comes later has no part in the epochs before.
             epochs_ended: context.signals.epochs_asked(),
             wake_at: None,
-            owes_beginning: kind == Kind::Sender,
+            owed_beginnings: u32::from(kind == Kind::Sender),
             has_ended: false,
             owes_wake: false,
             processor,
@@ -206,7 +206,7 @@ impl Stage {
 
     /// Of the sending end of an edge: producers are about to come, which the other end has to know.
     pub(crate) fn announce(&mut self) {
-        self.owes_beginning = true;
+        self.owed_beginnings += 1;
     }
 
     /// Has so many inputs and outputs, if it had fewer.
@@ -344,7 +344,7 @@ impl Stage {
             return Ok(false);
         }
         let woke = self.wake_if_due()?;
-        if self.owes_beginning {
+        if self.owed_beginnings > 0 {
             self.tell_beginning();
         }
         let moved = match self.phase {
@@ -365,7 +365,7 @@ impl Stage {
     fn tell_beginning(&mut self) {
         let is_between = matches!(self.phase, Phase::Reading | Phase::Completing);
         if is_between && self.waiting_input().is_none() {
-            self.owes_beginning = false;
+            self.owed_beginnings -= 1;
             self.phase = Phase::Watermark(Watermark::NONE);
         }
     }

@@ -285,15 +285,15 @@ impl Tasklet {
                 Change::Announce => self.stages[0].announce(),
                 Change::Epoch(fate) => self.stages.iter_mut().for_each(|s| s.hear(fate)),
                 Change::Expect(crossings) if self.part == Part::Instances => {
-                    for (crossing, are_coming) in crossings {
-                        inputs.expect(crossing, are_coming);
+                    for (crossing, comers) in crossings {
+                        inputs.expect(crossing, comers);
                     }
                 }
                 Change::Expect(crossings) => {
-                    let are_coming = crossings.iter().any(|(_, are_coming)| *are_coming);
-                    self.outputs
-                        .iter_mut()
-                        .for_each(|edge| edge.expect(are_coming));
+                    // Of itself alone.
+                    for (_, comers) in crossings {
+                        self.outputs.iter_mut().for_each(|edge| edge.expect(comers));
+                    }
                 }
             }
         }

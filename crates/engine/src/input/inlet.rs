@@ -2,7 +2,7 @@
 
 use ardea_core::{Epoch, Priority};
 
-use crate::coming::Coming;
+use crate::coming::{Comers, Coming};
 use crate::queue::QueueReceiver;
 
 /// What is known of an input before anything comes.
@@ -51,6 +51,8 @@ pub(super) struct Inlet {
     pub(super) has_withheld_end: bool,
     /// Nobody at its other end routes here at the moment.
     pub(super) was_left: bool,
+    /// Those who are expected there, or have spoken before they were, may send here. That it was left before they speak says nothing of them.
+    pub(super) is_awaited: bool,
     /// Whether ends of epochs wait for it: one that came later may have missed some.
     pub(super) is_aligned: bool,
     /// The latest epoch that has ended on it, where that doesn't hold it.
@@ -94,6 +96,33 @@ impl Input {
 impl Inlet {
     /// Whether its input may end without it.
     pub(super) fn is_closed(&self, is_leaving: bool) -> bool {
-        self.state == InletState::Done || self.was_left && is_leaving
+        let is_left = self.was_left && !self.is_awaited;
+        self.state == InletState::Done || is_left && is_leaving
+    }
+
+    /// There is another change, by which these come at its other end.
+    pub(super) fn expect(&mut self, comers: Comers) {
+        let have_spoken = self.coming == Coming::Spoken;
+        self.coming.told(comers);
+        self.is_awaited = comers == Comers::ForThis;
+        if have_spoken {
+            self.have_come();
+        }
+    }
+
+    /// Those who come have spoken.
+    pub(super) fn speak(&mut self) {
+        let were_expected = self.coming.is_expected();
+        self.coming.speak();
+        if were_expected {
+            self.have_come();
+        }
+    }
+
+    /// They are there: from now on they say by themselves when they leave.
+    fn have_come(&mut self) {
+        if std::mem::take(&mut self.is_awaited) {
+            self.was_left = false;
+        }
     }
 }

@@ -226,12 +226,89 @@ fn a_queue_that_was_left_is_not_waited_for_by_who_leaves_and_by_nobody_else() {
     assert!(has_ended(&mut set));
 }
 
+/// One who leaves, and whose only producers far away left before; others come there.
+fn left_before_others_come() -> (QueueSender, QueueSender, InputSet) {
+    let (near, mut far, mut set, _) = crossing();
+    far.send(Message::News(FarNews::Left));
+    assert!(set.pull().is_none());
+    (near, far, set)
+}
+
+#[test]
+fn who_leaves_waits_for_producers_that_come_where_others_had_left_until_they_leave_too() {
+    let is_told_first = [true, false];
+    for is_told_first in is_told_first {
+        let (mut near, mut far, mut set) = left_before_others_come();
+        if is_told_first {
+            set.expect(7, Comers::ForThis);
+        }
+        far.send(beginning());
+        assert!(set.pull().is_none());
+        if !is_told_first {
+            set.expect(7, Comers::ForThis);
+        }
+        set.leave(true);
+        near.send(done());
+        assert!(set.pull().is_none(), "they may send to it");
+        far.send(chunk(1));
+        assert!(matches!(set.pull(), Some(Event::Chunk(..))));
+        far.send(Message::News(FarNews::Left));
+        assert!(has_ended(&mut set));
+    }
+}
+
+#[test]
+fn who_leaves_does_not_wait_for_producers_that_come_for_others_or_do_not_come_after_all() {
+    let (mut near, _far, mut set) = left_before_others_come();
+    set.expect(7, Comers::ForOthers);
+    set.leave(true);
+    near.send(done());
+    assert!(has_ended(&mut set));
+    let (mut near, _far, mut set) = left_before_others_come();
+    set.expect(7, Comers::ForThis);
+    set.leave(true);
+    near.send(done());
+    assert!(set.pull().is_none());
+    set.expect(7, Comers::Nobody);
+    set.resume();
+    assert!(has_ended(&mut set));
+}
+
+#[test]
+fn an_end_that_nobody_has_heard_of_is_none_when_a_queue_comes() {
+    let capacity = Capacity::new(8).unwrap();
+    let pair = || queue(capacity, TaskletWaker::none(), TaskletWaker::none());
+    let inlet = |receiver| NewInlet {
+        input: 0,
+        receiver,
+        crossing: None,
+    };
+    let ((mut first, from_first), (mut second, from_second)) = (pair(), pair());
+    let mailbox = Arc::new(Mailbox::default());
+    let mut set = InputSet::new(
+        vec![InputSpec::ORDINARY; 2],
+        vec![inlet(from_first)],
+        Unconnected::HasNotBegun,
+        Arc::clone(&mailbox),
+    );
+    mailbox.post(crate::mailbox::Change::Stay).unwrap();
+    first.send(done());
+    assert!(set.pull().is_none());
+    mailbox.take();
+    set.resume();
+    set.add(vec![inlet(from_second)]);
+    second.send(chunk(1));
+    assert!(matches!(set.pull(), Some(Event::Chunk(..))));
+    second.send(done());
+    assert!(has_ended(&mut set));
+}
+
 #[test]
 fn an_end_elsewhere_does_not_count_while_producers_are_expected_there() {
     let (mut near, mut far, mut set, _) = crossing();
     far.send(done());
     assert!(set.pull().is_none());
-    set.expect(7, true);
+    set.expect(7, Comers::ForThis);
     near.send(done());
     far.send(done());
     assert!(set.pull().is_none(), "others come");
@@ -243,16 +320,16 @@ fn an_end_elsewhere_does_not_count_while_producers_are_expected_there() {
     let (mut near, mut far, mut set, _) = crossing();
     far.send(done());
     assert!(set.pull().is_none());
-    set.expect(7, true);
+    set.expect(7, Comers::ForThis);
     near.send(done());
     assert!(set.pull().is_none());
-    set.expect(7, false);
+    set.expect(7, Comers::Nobody);
     assert!(has_ended(&mut set), "they do not come after all");
     let (mut near, mut far, mut set, _) = crossing();
     far.send(beginning());
     far.send(done());
     assert!(set.pull().is_none());
-    set.expect(7, true);
+    set.expect(7, Comers::ForThis);
     near.send(done());
     assert!(
         has_ended(&mut set),

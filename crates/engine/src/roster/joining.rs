@@ -1,15 +1,17 @@
 //! The queues between a job's tasklets, and carrying a change out.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::Arc;
 
-use ardea_core::{Guarantee, Routing};
+use ardea_core::{EdgeId, Guarantee, Routing};
 use ardea_ring::Capacity;
 
 use super::draft::{Draft, Recruit};
 use super::wanted::width;
 use super::{LaneKey, LaneKeys, Left, Member, Roster};
+use crate::coming::Comers;
 use crate::input::{InputSet, InputSpec, NewInlet, Unconnected};
 use crate::job::{JobShared, Joining};
 use crate::launch::Launch;
@@ -219,13 +221,8 @@ impl Draft {
                 .keys()
                 .chain(self.wanted.crossings.keys());
             for role in roles {
-                let (input, waits) = match *role {
-                    Role::Sender { edge, .. } if edge == joint.id => (0, !awaited.is_empty()),
-                    Role::Chain { chain, instance } if chain == joint.to => {
-                        let feeds = |producer: &u32| wiring::feeds(&joint, *producer, instance);
-                        (joint.input, awaited.iter().any(feeds))
-                    }
-                    _ => continue,
+                let Some(waiting) = waiting_inputs(*role, &joint, &awaited, layout) else {
+                    continue;
                 };
                 let recruit = self
                     .recruits
@@ -234,17 +231,21 @@ impl Draft {
                 let Some(member) = recruit.or_else(|| roster.members.get_mut(role)) else {
                     continue;
                 };
-                if !waits {
-                    unreserved.extend(member.reservations.remove(&joint.id));
-                } else if !member.reservations.contains_key(&joint.id) {
-                    let place = member.place.clone();
-                    let (sender, receiver) = queue(Capacity::clamped(1), place.clone(), place);
-                    member.reservations.insert(joint.id, sender);
-                    ends.inlets.entry(*role).or_default().push(NewInlet {
-                        input,
-                        receiver,
-                        crossing: None,
-                    });
+                let is_over =
+                    |(edge, input): &(EdgeId, usize)| *edge == joint.id && !waiting.contains(input);
+                let over = member.reservations.extract_if(.., |key, _| is_over(key));
+                unreserved.extend(over.map(|(_, reservation)| reservation));
+                for input in waiting {
+                    if let Entry::Vacant(vacant) = member.reservations.entry((joint.id, input)) {
+                        let place = member.place.clone();
+                        let (sender, receiver) = queue(Capacity::clamped(1), place.clone(), place);
+                        vacant.insert(sender);
+                        ends.inlets.entry(*role).or_default().push(NewInlet {
+                            input,
+                            receiver,
+                            crossing: None,
+                        });
+                    }
                 }
             }
         }
@@ -311,15 +312,21 @@ impl Roster {
                 if let Role::Receiver { edge, from } = *role
                     && edge == joint.id
                 {
-                    let news = (member.number, layout.brings(joint, from));
-                    member.tell(Change::Expect(vec![news]));
-                    expected.push(news);
+                    let comers = layout.comers(joint, from, |_| true);
+                    member.tell(Change::Expect(vec![(member.number, comers)]));
+                    expected.push((member.number, from));
                 }
             }
             for (role, member) in &self.members {
-                let reads = matches!(role, Role::Chain { chain, .. } if *chain == joint.to);
-                if reads && !expected.is_empty() {
-                    member.tell(Change::Expect(expected.clone()));
+                if let Role::Chain { chain, instance } = *role
+                    && chain == joint.to
+                    && !expected.is_empty()
+                {
+                    let feeds = |producer| wiring::feeds(joint, producer, instance);
+                    let expected = expected.iter();
+                    let comers = expected
+                        .map(|(number, from)| (*number, layout.comers(joint, *from, feeds)));
+                    member.tell(Change::Expect(comers.collect()));
                 }
             }
         }
@@ -332,7 +339,7 @@ impl Roster {
             if let Role::Sender { edge, .. } = *role
                 && member.number < first_new
                 && let Some(joint) = self.wiring.joint(edge)
-                && layout.brings(joint, layout.next.here())
+                && layout.comers(joint, layout.next.here(), |_| true) != Comers::Nobody
             {
                 member.tell(Change::Announce);
             }
@@ -378,11 +385,17 @@ impl Roster {
 }
 
 impl Layout {
-    /// Whether instances of an edge's producer come to this site by the next placement.
-    fn brings(&self, joint: &Joint, site: Site) -> bool {
+    /// Which instances of an edge's producer come to this site by the next placement, as seen by a consumer that is sent to by those of which
+    /// this holds.
+    fn comers(&self, joint: &Joint, site: Site, feeds: impl Fn(u32) -> bool) -> Comers {
         let vertex = joint.edge.source().0;
-        let mut next = self.next.at(vertex, site);
-        next.any(|index| self.routes.site(vertex, index) != Some(site))
+        let next = self.next.at(vertex, site);
+        let comers = next.filter(|index| self.routes.site(vertex, *index) != Some(site));
+        comers.fold(Comers::Nobody, |known, producer| match feeds(producer) {
+            true => Comers::ForThis,
+            false if known == Comers::Nobody => Comers::ForOthers,
+            false => known,
+        })
     }
 }
 
@@ -472,6 +485,34 @@ fn awaited_producers(draft: &Draft, roster: &Roster, joint: &Joint, layout: &Lay
     };
     let placed = placed.into_iter().flatten();
     placed.filter(|instance| !is_there(instance)).collect()
+}
+
+/// The inputs of this tasklet that wait for one of these producers of an edge; nothing if the edge doesn't lead there.
+fn waiting_inputs(
+    role: Role,
+    joint: &Joint,
+    awaited: &[u32],
+    layout: &Layout,
+) -> Option<Vec<usize>> {
+    let feeds = |instance: u32| {
+        let mut awaited = awaited.iter();
+        awaited.any(|producer| wiring::feeds(joint, *producer, instance))
+    };
+    match role {
+        Role::Sender { edge, to } if edge == joint.id => {
+            let placed = layout.placements();
+            let consumers = placed.iter().flat_map(|p| p.at(joint.edge.target().0, to));
+            let fed = consumers.filter(|instance| feeds(*instance));
+            let mut inputs: Vec<usize> = fed.map(|instance| instance as usize).collect();
+            // The stream goes on, whoever is sent to.
+            inputs.extend((!awaited.is_empty()).then_some(0));
+            Some(inputs)
+        }
+        Role::Chain { chain, instance } if chain == joint.to => {
+            Some(Vec::from_iter(feeds(instance).then_some(joint.input)))
+        }
+        _ => None,
+    }
 }
 
 fn joint_of(roster: &Roster, role: Role, output: usize) -> Option<&Joint> {

@@ -515,6 +515,38 @@ fn run(mut story: Story) {
     check_time(&end);
 }
 
+#[test]
+fn one_that_leaves_is_there_until_those_who_came_meanwhile_know_it() {
+    // The step that feeds a sink moves to where those that did so had ended long ago, and sends to the old sink until it is told of
+    // the new one.
+    let choices = [
+        (0, false),
+        (0, true),
+        (1, false),
+        (0, false),
+        (1, true),
+        (2, false),
+        (0, false),
+        (1, true),
+        (0, false),
+        (2, true),
+        (1, false),
+        (1, false),
+        (0, true),
+        (0, true),
+    ];
+    for _ in 0..5 {
+        run(Story {
+            sites: 3,
+            routings: [2, 3],
+            forward: false,
+            is_timeless: true,
+            counts: [2, 3, 3],
+            changes: vec![([2, 3, 2], choices.to_vec())],
+        });
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
