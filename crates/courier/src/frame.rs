@@ -4,11 +4,10 @@ use std::io;
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
+use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt};
-
-use crate::polled::write;
 
 /// How long the length is, in bytes.
 pub(crate) const LENGTH_BYTES: usize = 4;
@@ -36,14 +35,7 @@ impl Encoded {
 
     /// Writes the length in front of a body that begins behind room for it.
     pub(crate) fn framed(mut bytes: Vec<u8>) -> Result<Self> {
-        let length = bytes.len() - LENGTH_BYTES;
-        let Ok(length) = u32::try_from(length) else {
-            return Err(Error::new(
-                ErrorCode::LimitReached,
-                format!("a message of {length} bytes is too long to be sent"),
-            ));
-        };
-        bytes[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+        announce(&mut bytes)?;
         Ok(Encoded(bytes.into()))
     }
 
@@ -56,6 +48,72 @@ impl Encoded {
     pub fn body_bytes(&self) -> usize {
         self.0.len() - LENGTH_BYTES
     }
+}
+
+/// Writes a message behind what is there, as it travels.
+///
+/// # Errors
+/// [`ErrorCode::LimitReached`] if it is 4 GiB or longer; [`ErrorCode::Internal`] if its type can't be serialised. Then nothing was written.
+pub fn write<M: Serialize + ?Sized>(message: &M, out: &mut Vec<u8>) -> Result<()> {
+    let start = out.len();
+    out.extend([0; LENGTH_BYTES]);
+    let written = postcard::serialize_with_flavor(message, Behind(out)).map_err(|error| {
+        Error::new(ErrorCode::Internal, "a message can't be encoded").because(error)
+    });
+    let announced = written.and_then(|()| announce(&mut out[start..]));
+    announced.inspect_err(|_| out.truncate(start))
+}
+
+/// Writes the length of a body in front of it, where there is room for it.
+fn announce(frame: &mut [u8]) -> Result<()> {
+    let length = frame.len() - LENGTH_BYTES;
+    let Ok(announced) = u32::try_from(length) else {
+        return Err(Error::new(
+            ErrorCode::LimitReached,
+            format!("a message of {length} bytes is too long to be sent"),
+        ));
+    };
+    frame[..LENGTH_BYTES].copy_from_slice(&announced.to_le_bytes());
+    Ok(())
+}
+
+/// Writes behind somebody's bytes, without taking them.
+struct Behind<'a>(&'a mut Vec<u8>);
+
+impl Flavor for Behind<'_> {
+    type Output = ();
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+/// Where the first frame of what has come ends, if all of it has.
+///
+/// # Errors
+/// [`ErrorCode::BadMessage`] if it announces more than `most` bytes.
+pub(crate) fn whole(come: &[u8], most: usize, peer: &str) -> Result<Option<usize>> {
+    let Some(length) = come.first_chunk::<LENGTH_BYTES>() else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > most {
+        return Err(too_long(length, most, peer));
+    }
+    let end = LENGTH_BYTES + length;
+    Ok((come.len() >= end).then_some(end))
 }
 
 /// Decodes a whole message.
@@ -95,15 +153,9 @@ impl Cutter {
             self.buffer = Vec::new();
         }
         loop {
-            if let Some(length) = self.announced() {
-                if length > most {
-                    return Err(too_long(length, most, peer));
-                }
-                let end = LENGTH_BYTES + length;
-                if self.buffer.len() >= end {
-                    self.given = end;
-                    return Ok(Some(&self.buffer[LENGTH_BYTES..end]));
-                }
+            if let Some(end) = whole(&self.buffer, most, peer)? {
+                self.given = end;
+                return Ok(Some(&self.buffer[LENGTH_BYTES..end]));
             }
             self.buffer.reserve(READ_BYTES);
             match from.read_buf(&mut self.buffer).await {
@@ -120,14 +172,9 @@ impl Cutter {
         self.buffer.drain(..self.given);
         self.buffer
     }
-
-    fn announced(&self) -> Option<usize> {
-        let length = self.buffer.first_chunk::<LENGTH_BYTES>()?;
-        Some(u32::from_le_bytes(*length) as usize)
-    }
 }
 
-pub(crate) fn too_long(length: usize, most: usize, peer: &str) -> Error {
+fn too_long(length: usize, most: usize, peer: &str) -> Error {
     Error::new(
         ErrorCode::BadMessage,
         format!("{peer} announces a message of {length} bytes, and {most} are allowed"),

@@ -67,11 +67,11 @@ mod halves;
 mod listener;
 
 pub use connect::connect;
-pub use frame::Encoded;
+pub use frame::{Encoded, write};
 pub use greeting::{Greeting, VERSION};
 pub use halves::{Courier, Receiver, Sender};
 pub use listener::Listener;
-pub use polled::{Apart, Messages, write};
+pub use polled::{Apart, Messages};
 pub use security::{Limits, Security};
 
 /// How long the runtime of a process of a cluster keeps a thread for calls that block (names that are looked up, files of the state) without one.

@@ -6,13 +6,11 @@ use std::fmt;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::Result;
 use ardea_tls::rustls;
-use postcard::ser_flavors::Flavor;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::frame::{Cutter, LENGTH_BYTES, decode, too_long};
+use crate::frame::{Cutter, LENGTH_BYTES, decode, whole};
 
 /// How much is read at a time at least, in bytes.
 const SPACE_BYTES: usize = 64 << 10;
@@ -92,78 +90,23 @@ impl Messages {
     /// The next message, if all of it has come.
     ///
     /// # Errors
-    /// [`ErrorCode::BadMessage`] if what came is too long, or is none of these messages: the connection is of no use any more.
+    /// `BadMessage` if what came is too long, or is none of these messages: the connection is of no use any more.
     pub fn take<M: DeserializeOwned>(&mut self) -> Result<Option<M>> {
         let come = &self.buffer[self.start..self.end];
-        let Some((length, rest)) = come.split_first_chunk::<LENGTH_BYTES>() else {
+        let Some(end) = whole(come, self.most_bytes, &self.peer)? else {
             return Ok(None);
         };
-        let length = u32::from_le_bytes(*length) as usize;
-        if length > self.most_bytes {
-            return Err(too_long(length, self.most_bytes, &self.peer));
-        }
-        let Some(body) = rest.get(..length) else {
-            return Ok(None);
-        };
-        let message = decode(body, &self.peer)?;
-        self.start += LENGTH_BYTES + length;
+        let message = decode(&come[LENGTH_BYTES..end], &self.peer)?;
+        self.start += end;
         Ok(Some(message))
-    }
-}
-
-/// Writes a message behind what is there, as it travels.
-///
-/// # Errors
-/// [`ErrorCode::LimitReached`] if it is 4 GiB or longer; [`ErrorCode::Internal`] if its type can't be serialised. Then nothing was written.
-pub fn write<M: Serialize + ?Sized>(message: &M, out: &mut Vec<u8>) -> Result<()> {
-    let start = out.len();
-    out.extend([0; LENGTH_BYTES]);
-    let written = postcard::serialize_with_flavor(message, Into(out)).map_err(|error| {
-        Error::new(ErrorCode::Internal, "a message can't be encoded").because(error)
-    });
-    let length = out.len() - start - LENGTH_BYTES;
-    let refused = match (written, u32::try_from(length)) {
-        (Ok(()), Ok(length)) => {
-            out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
-            return Ok(());
-        }
-        (Err(error), _) => error,
-        (_, Err(_)) => Error::new(
-            ErrorCode::LimitReached,
-            format!("a message of {length} bytes is too long to be sent"),
-        ),
-    };
-    out.truncate(start);
-    Err(refused)
-}
-
-/// Somebody's bytes, written to without being taken.
-struct Into<'a>(&'a mut Vec<u8>);
-
-impl Flavor for Into<'_> {
-    type Output = ();
-
-    #[inline]
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    #[inline]
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.push(byte);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Encoded;
+    use crate::frame::{Encoded, write};
+    use ardea_core::ErrorCode;
     use proptest::prelude::*;
 
     fn messages(most_bytes: usize) -> Messages {

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use ardea_core::{ErrorCode, Token};
 use ardea_courier::{Courier, Encoded, Greeting, Limits, Listener, Security, connect};
-use ardea_tls::{Tls, TlsConfig};
+use ardea_tls::testing::certificates;
 use proptest::prelude::*;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -132,29 +131,6 @@ fn who_is_refused_learns_why() {
         assert_eq!(listener.accept().await.unwrap().greeting(), &greeting);
         drop(welcome);
     });
-}
-
-/// Certificates of an authority that nobody else has.
-fn certificates() -> Tls {
-    let mut params = CertificateParams::new(vec![]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let params = CertificateParams::new(vec!["harbour".into()]).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let signed = params.signed_by(&key, &authority).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let put = |name: &str, text: String| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    };
-    let config = TlsConfig {
-        authority: put("ca.pem", authority.pem()),
-        certificate: put("host.pem", signed.pem()),
-        key: put("host.key", key.serialize_pem()),
-        name: Some("harbour".into()),
-    };
-    Tls::load(config).unwrap()
 }
 
 #[test]

@@ -9,6 +9,9 @@ use serde::Serialize;
 use crate::described::{JobStates, VertexStates};
 use crate::evolution::{Evolution, evolve, evolve_key};
 
+/// What people can do about a state that is impossible.
+const WAYS_OUT: &str = "change the program so that it can; or drop what is not needed by its name (recovery.drop=VERTEX or VERTEX/STATE)";
+
 /// What becomes of a state.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict", content = "what")]
@@ -245,13 +248,32 @@ impl StateDiff {
     /// # Errors
     /// `InvalidJob`, with each state that can't be kept and why.
     pub fn check(&self, job: &str, place: &str) -> Result<(), Error> {
+        let why = |verdict: &Verdict| format!(": {}", verdict.reasons().join(", "));
+        self.check_told(job, place, why)
+            .map_err(|error| error.hint(format!("{WAYS_OUT}; `diff` shows all of it")))
+    }
+
+    /// As [`check`](Self::check) where all of it has been shown: names what can't be kept, and not why.
+    ///
+    /// # Errors
+    /// `InvalidJob`, with each state that can't be kept.
+    pub fn check_shown(&self, job: &str, place: &str) -> Result<(), Error> {
+        self.check_told(job, place, |_| " is impossible".to_string())
+            .map_err(|error| error.hint(WAYS_OUT))
+    }
+
+    fn check_told(
+        &self,
+        job: &str,
+        place: &str,
+        why: impl Fn(&Verdict) -> String,
+    ) -> Result<(), Error> {
         if self.is_possible() {
             return Ok(());
         }
-        let states = self.impossible().map(|state| {
-            let why = state.verdict.reasons().join(", ");
-            format!("{}/{}: {why}", state.vertex, state.state)
-        });
+        let states = self
+            .impossible()
+            .map(|state| format!("{}/{}{}", state.vertex, state.state, why(&state.verdict)));
         let unknown = self
             .unknown
             .iter()
@@ -261,9 +283,7 @@ impl StateDiff {
             "the job {job:?} can't go on from what is in {place}: {}",
             why.join("; ")
         );
-        Err(Error::new(ErrorCode::InvalidJob, what).hint(
-            "change the program so that it can; or drop what is not needed by its name (recovery.drop=VERTEX or VERTEX/STATE); `diff` shows all of it",
-        ))
+        Err(Error::new(ErrorCode::InvalidJob, what))
     }
 }
 

@@ -9,7 +9,8 @@
 //! * [`Tls`]: what was loaded from them: the settings of both sides of a connection, always of the present files;
 //! * with the feature `tokio`: `Tls::connect` and `Tls::accept` on streams of tokio;
 //! * [`authorities`]: whom to trust where the other side is no process of a cluster;
-//! * [`explain`]: what went wrong on a connection, in words for people.
+//! * [`explain`]: what went wrong on a connection, in words for people;
+//! * with the feature `testing`: certificates for tests.
 //!
 //! # Invariants
 //!
@@ -44,6 +45,9 @@ mod files;
 
 #[cfg(feature = "tokio")]
 mod streams;
+
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use config::TlsConfig;
 pub use explain::explain;

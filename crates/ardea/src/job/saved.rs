@@ -186,23 +186,7 @@ impl Comparison {
     /// # Errors
     /// `InvalidJob`, with the states that can't be kept; why is in the comparison.
     pub fn check(&self) -> Result<()> {
-        if self.diff.is_possible() {
-            return Ok(());
-        }
-        let states = self.diff.impossible();
-        let states = states.map(|state| format!("{}/{} is impossible", state.vertex, state.state));
-        let unknown = self.diff.unknown.iter();
-        let unknown = unknown.map(|name| format!("there is no {name:?} to be dropped"));
-        let why: Vec<String> = states.chain(unknown).collect();
-        let what = format!(
-            "{:?} can't go on from what is in {}: {}",
-            self.new,
-            self.old,
-            why.join(", ")
-        );
-        Err(Error::new(ErrorCode::InvalidJob, what).hint(
-            "change the program so that it can; or drop what is not needed by its name (recovery.drop=VERTEX or VERTEX/STATE)",
-        ))
+        self.diff.check_shown(&self.new, &self.old)
     }
 
     /// All of it as one object.

@@ -1,6 +1,5 @@
 //! Workers that talk to each other, over every transport, well and badly.
 
-mod certificates;
 mod conformance;
 mod cuts;
 mod far;

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use ardea_core::{Chunk, Clock, Result, Waker};
 use ardea_exchange::*;
 use ardea_tls::Tls;
-
-use crate::certificates::certificates;
+use ardea_tls::testing::certificates;
 
 /// How long anything may take before a test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ardea_exchange::*;
 use ardea_tls::Tls;
+use ardea_tls::testing::certificates;
 
-use crate::certificates::certificates;
 use crate::pair::{PATIENCE, connections, until};
 
 fn tcp(tls: Option<Tls>) -> TcpTransport {

@@ -1,44 +1,13 @@
 //! Members that are driven by those who ask as much as by threads of their own.
 
-use std::time::Duration;
-
 use ardea_courier::Security;
-use ardea_grid_net::{Grid, GridConfig, GridMap};
-use ardea_tls::{Tls, TlsConfig};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use ardea_tls::testing::certificates;
 
-const SOON: Duration = Duration::from_secs(60);
-
-/// Members that the machine has no time for are not put out at once, and answers waited for: many tests may run on it.
-const SILENCE: Duration = Duration::from_secs(5);
-
-fn config() -> GridConfig {
-    GridConfig::new("test")
-        .silence(SILENCE)
-        .patience(SOON)
-        .function("append", |had: Option<String>, more: String| {
-            Ok(Some(had.unwrap_or_default() + &more))
-        })
-}
-
-fn grids(count: usize, config: impl Fn() -> GridConfig) -> Vec<Grid> {
-    let first = Grid::start(config()).unwrap();
-    let seed = first.endpoint().to_string();
-    let mut grids = vec![first];
-    for _ in 1..count {
-        grids.push(Grid::start(config().join([seed.as_str()])).unwrap());
-    }
-    assert!(grids.iter().all(|grid| grid.settled(count, SOON)));
-    grids
-}
-
-fn map(grid: &Grid) -> GridMap<u64, String> {
-    grid.map("test").unwrap()
-}
+use crate::{config, grids, grids_of, map};
 
 #[test]
 fn many_threads_use_the_same_members_at_the_same_time() {
-    let grids = grids(3, config);
+    let grids = grids(3);
     const SHARED: u64 = 1_000_000;
     std::thread::scope(|scope| {
         for thread in 0..8_u64 {
@@ -60,7 +29,7 @@ fn many_threads_use_the_same_members_at_the_same_time() {
 
 #[test]
 fn the_last_value_of_a_key_that_is_put_several_times_in_one_call_stays() {
-    let grids = grids(2, config);
+    let grids = grids(2);
     let map = map(&grids[0]);
     let entries: Vec<(u64, String)> = (0..20_000)
         .map(|turn| (turn % 100, turn.to_string()))
@@ -74,7 +43,7 @@ fn the_last_value_of_a_key_that_is_put_several_times_in_one_call_stays() {
 
 #[test]
 fn a_member_that_is_stopped_while_others_use_it_tells_all_of_them() {
-    let mut grids = grids(2, config);
+    let mut grids = grids(2);
     let (Some(gone), Some(_stays)) = (grids.pop(), grids.pop()) else {
         unreachable!("there are two");
     };
@@ -91,33 +60,10 @@ fn a_member_that_is_stopped_while_others_use_it_tells_all_of_them() {
     }
 }
 
-/// Certificates of an authority that nobody else has.
-fn certificates() -> Tls {
-    let mut params = CertificateParams::new(vec![]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let params = CertificateParams::new(vec!["harbour".into()]).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let signed = params.signed_by(&key, &authority).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let put = |name: &str, text: String| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    };
-    let config = TlsConfig {
-        authority: put("ca.pem", authority.pem()),
-        certificate: put("host.pem", signed.pem()),
-        key: put("host.key", key.serialize_pem()),
-        name: Some("harbour".into()),
-    };
-    Tls::load(config).unwrap()
-}
-
 #[test]
 fn members_with_certificates_read_and_write_over_encrypted_connections() {
     let tls = certificates();
-    let grids = grids(2, || {
+    let grids = grids_of(2, || {
         config().security(Security::new("test").tls(Some(tls.clone())))
     });
     let large = "x".repeat(1 << 20);

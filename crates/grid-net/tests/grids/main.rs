@@ -7,6 +7,8 @@ use ardea_core::{Error, ErrorCode, Token};
 use ardea_courier::Security;
 use ardea_grid_net::{Grid, GridConfig, GridMap, MapEvent, MapListener, NearCache};
 
+mod driving;
+
 const SOON: Duration = Duration::from_secs(60);
 
 /// Members that the machine has no time for are not put out at once, and answers waited for: many tests may run on it.
@@ -30,6 +32,10 @@ fn config() -> GridConfig {
 }
 
 fn grids(count: usize) -> Vec<Grid> {
+    grids_of(count, config)
+}
+
+fn grids_of(count: usize, config: impl Fn() -> GridConfig) -> Vec<Grid> {
     let first = Grid::start(config()).unwrap();
     let seed = first.endpoint().to_string();
     let mut grids = vec![first];

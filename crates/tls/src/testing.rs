@@ -1,11 +1,15 @@
-//! Certificates for two workers, made for the test.
+//! Certificates made for tests.
 
 use std::fs;
 
-use ardea_tls::{Tls, TlsConfig};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-/// Certificates of an authority that nobody else has.
+use crate::{Tls, TlsConfig};
+
+/// What two processes of a cluster need, from an authority that nobody else has.
+///
+/// # Panics
+/// If the machine has no folder for temporary files.
 pub fn certificates() -> Tls {
     let mut params = CertificateParams::new(vec![]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
