@@ -70,8 +70,8 @@ fn snapshots_in_memory_survive_the_job_and_say_that_they_do_not_survive_the_proc
 #[test]
 fn a_job_that_fails_again_and_again_ends_with_the_reason_and_goes_on_when_that_is_mended() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut job, mishap) = clumsy(quick(folder.path(), NUMBERS), 8_000);
-    let again = Arc::clone(&mishap);
+    let mut job = held(folder.path(), NUMBERS);
+    let again = Arc::clone(&job.mishap);
     let survival = survival(folder.path())
         .attempts(3)
         .on_notice(move |notice| {
@@ -79,7 +79,12 @@ fn a_job_that_fails_again_and_again_ends_with_the_reason_and_goes_on_when_that_i
                 again.store(0, Ordering::SeqCst);
             }
         });
-    let error = run(&job, &survival).unwrap_err();
+    let failed = with(&job, &survival, |handle| {
+        known_everywhere(&job, handle);
+        job.mishap.store(10, Ordering::SeqCst);
+        job.limit.store(u64::MAX, Ordering::SeqCst);
+    });
+    let error = failed.unwrap_err();
     assert_eq!(error.code(), ErrorCode::FailsAgain);
     let told = error.to_string();
     for part in ["4 times", "a mishap", "counts", "epoch", "state"] {
