@@ -299,18 +299,20 @@ impl Master {
     /// Waits until all workers are there and have done what they were told last.
     pub async fn settled(&mut self) {
         self.listen_until(|master| {
-            let order = Order {
-                epoch: master.epoch,
-                number: master.number,
-            };
-            let containers = master.containers();
-            let done = |container: &ContainerId| {
-                let member = master.members.get(container);
-                member.is_some_and(|member| member.applied == Some(order))
-            };
-            master.number > 0 && containers.iter().all(done)
+            let mut containers = master.containers().into_iter();
+            containers.all(|container| master.is_settled(container))
         })
         .await;
+    }
+
+    /// Whether a worker has done what it was told last.
+    fn is_settled(&self, container: ContainerId) -> bool {
+        let order = Order {
+            epoch: self.epoch,
+            number: self.number,
+        };
+        let member = self.members.get(&container);
+        self.number > 0 && member.is_some_and(|member| member.applied == Some(order))
     }
 
     /// Says something of epochs to all that are in the present life.
@@ -350,9 +352,12 @@ impl Master {
         Some(member.id.incarnation)
     }
 
-    /// Tells one to go, and forgets it.
+    /// A container is not needed any more: it is let go when all that it had has ended.
     pub async fn dismiss(&mut self, container: u32) {
-        if let Some(mut member) = self.members.remove(&ContainerId(container)) {
+        let container = ContainerId(container);
+        self.listen_until(|master| master.is_settled(container))
+            .await;
+        if let Some(mut member) = self.members.remove(&container) {
             let _ = member.sender.send(&ToWorker::Leave(self.epoch)).await;
         }
     }
