@@ -61,10 +61,12 @@ use crate::{
 ///   belongs to partitions, and that [says so](Self::begins_early), gets what has no partition first, and begins; then
 ///   [`restore`](Self::restore) brings partition after partition, between any two calls of other callbacks, each of its own followed
 ///   by [`on_partition_restored`](Self::on_partition_restored); and when all are back [`on_restored`](Self::on_restored) as ever.
-///   Until then it leaves a record whose partition is not back in the inbox, with all that come behind it, and
-///   [says](Self::take_wanted) which partitions it waits for: these come next. A watermark it is told as ever: it does what that means
+///   Until then it leaves a record whose partition is not back in the inbox, with all that come behind it, or puts it aside, and
+///   [says](Self::take_wanted) which partitions it waits for: these come next. What was put aside it [catches up](Self::catch_up) with
+///   when its partition is back, before any later record of that. A watermark it is told as ever: it does what that means
 ///   for the keys that are back, does the same for those of each partition that comes back later before any other record of them, and
-///   does not pass it on: it is told again when all are back. No epoch ends, no input does, and no cut is taken before that.
+///   does not pass it on: it is told again when all are back. While records are aside it does not hear it, as if it came behind them. No
+///   epoch ends, no input does, and no cut is taken before all is back.
 /// * **What all instances have alike**, because it came to all, is written once: by the instance that owns the partition of its key, or by
 ///   the first, but under no partition, so that all get it back.
 /// * **Going on from memory.** A job that is arranged anew ends behind the end of an epoch, and begins again from there. An instance to
@@ -244,6 +246,13 @@ pub trait Processor: Send {
     fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
         let _ = partition;
         Ok(())
+    }
+
+    /// Of one that [begins early](Self::begins_early), after partitions have come back, until done: deals with records of theirs that it
+    /// has put aside, as far as there is room for what comes of them. Done before [`on_restored`](Self::on_restored) comes.
+    fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        let _ = outbox;
+        Ok(Progress::DONE)
     }
 
     /// Of one that [begins early](Self::begins_early), after each `process`: appends the partitions that records wait for and that it

@@ -1,5 +1,6 @@
 //! Operators that remember something for each key.
 
+mod aside;
 mod away;
 mod changes;
 mod cold;
@@ -30,6 +31,7 @@ pub use kept::KeptAs;
 pub use logic::{KeyedLogic, flat_map_stateful, map_stateful};
 pub use stateful_map::StatefulMapP;
 
+pub(crate) use aside::Aside;
 pub(crate) use changes::Changes;
 pub(crate) use cold_entry::{Due, Dues};
 pub(crate) use cut_log::{CutAt, CutLog};

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use ardea_core::{
     StateChunk, StateShape, Timestamp, Watermark,
 };
 
-use crate::keyed::{Due, Dues, KeptAs, KeyedStates, STATE, put_time, unless_kept};
+use crate::keyed::{Aside, Due, Dues, KeptAs, KeyedStates, STATE, put_time, unless_kept};
 use crate::{Feed, FeedVisitor, KeyedFold};
 
 /// How many keys one call looks at for their time-to-live.
@@ -50,6 +51,8 @@ pub struct RollingP<F: KeyedFold> {
     swept: Timestamp,
     /// The next slot to look at, while a sweep is under way.
     sweeping: Option<usize>,
+    /// Records that wait for their partition, by input.
+    asides: Asides,
     metrics: Arc<InstanceMetrics>,
 }
 
@@ -63,6 +66,7 @@ impl<F: KeyedFold> RollingP<F> {
             ttl: None,
             swept: Timestamp::MIN,
             sweeping: None,
+            asides: BTreeMap::new(),
             metrics: Arc::default(),
         }
     }
@@ -77,6 +81,17 @@ impl<F: KeyedFold> RollingP<F> {
     pub fn kept_as(mut self, kept: KeptAs<F::Key, F::Acc>) -> Self {
         self.kept = Some(kept);
         self
+    }
+
+    /// The processor in two parts that can be borrowed apart.
+    fn till(&mut self) -> (Till<'_, F>, &mut Asides) {
+        let till = Till {
+            fold: &*self.fold,
+            keys: &mut self.keys,
+            kept: &self.kept,
+            ttl: self.ttl,
+        };
+        (till, &mut self.asides)
     }
 
     /// Moves keys to disk if memory is short.
@@ -159,12 +174,61 @@ fn thaw<K: Key, A>(kept: &Option<KeptAs<K, A>>, entry: &RestoredEntry<'_>) -> Re
     Ok(Rolling { acc, last })
 }
 
-/// Takes records as far as there is room for their results.
-struct TakeRolling<'a, F: KeyedFold> {
+/// What dealing with records needs.
+struct Till<'a, F: KeyedFold> {
     fold: &'a F,
     keys: &'a mut KeyedStates<F::Key, Rolling<F::Acc>>,
     kept: &'a Option<KeptAs<F::Key, F::Acc>>,
     ttl: Option<Duration>,
+}
+
+impl<F: KeyedFold> Till<'_, F> {
+    /// Deals with one record: its result.
+    #[inline]
+    fn take<I>(&mut self, feed: &I, record: &I::Record, time: Timestamp) -> Result<(F::Key, F::Out)>
+    where
+        I: Feed<Key = F::Key, Acc = F::Acc, State = F::State>,
+    {
+        let (fold, kept) = (self.fold, self.kept);
+        let key = feed.key(record);
+        let create = || Rolling {
+            acc: fold.create(),
+            last: time,
+        };
+        let thaw = |_: u32, entry: &RestoredEntry<'_>| thaw(kept, entry);
+        let keys = &mut *self.keys;
+        let slot = keys.slot_or_load(Cow::Borrowed(&*key), create, thaw)?;
+        keys.touch(slot, |chunk, key, rolling| write(kept, chunk, key, rolling));
+        let Some((_, rolling)) = keys.get_mut(slot) else {
+            return Err(Error::new(ErrorCode::Internal, "a key has no state"));
+        };
+        if self.ttl.is_some_and(|ttl| rolling.last + ttl < time) {
+            rolling.acc = fold.create();
+        }
+        rolling.last = rolling.last.max(time);
+        feed.accumulate(&mut rolling.acc, record);
+        Ok((key.into_owned(), fold.finish(&rolling.acc)))
+    }
+}
+
+/// Records that wait for their partition, by input.
+type Asides = BTreeMap<u16, Box<dyn Any + Send>>;
+
+/// Those of an input.
+fn aside_of<R: Send + 'static>(asides: &mut Asides, input: Ordinal) -> Result<&mut Aside<R>> {
+    let aside = asides.entry(input.0);
+    let aside = aside.or_insert_with(|| Box::new(Aside::<R>::default()));
+    aside.downcast_mut().ok_or_else(|| {
+        let what = format!("input {} has records of two types", input.0);
+        Error::new(ErrorCode::Internal, what)
+    })
+}
+
+/// Takes records as far as there is room for their results.
+struct TakeRolling<'a, F: KeyedFold> {
+    till: Till<'a, F>,
+    asides: &'a mut Asides,
+    input: Ordinal,
     inbox: &'a mut Inbox,
     outbox: &'a mut Outbox,
 }
@@ -176,39 +240,26 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
     where
         I: Feed<Key = F::Key, Acc = F::Acc, State = F::State>,
     {
-        let TakeRolling {
-            fold,
-            keys,
-            kept,
-            ttl,
-            ..
-        } = self;
+        let mut till = self.till;
         let mut lane = self.outbox.lane::<(F::Key, F::Out)>(Ordinal::FIRST)?;
         let rows = self.inbox.rows::<I::Record>()?;
-        let mut count = rows.len().min(lane.room());
-        if keys.is_away() {
-            let ready = keys.ready(rows.values().iter().map(|record| feed.key(record)));
-            count = count.min(ready);
-        }
+        let count = rows.len().min(lane.room());
         let mut guard = RecordGuard::new();
-        for (record, time) in rows.iter().take(count) {
-            let key = feed.key(record);
-            let create = || Rolling {
-                acc: fold.create(),
-                last: time,
-            };
-            let thaw = |_: u32, entry: &RestoredEntry<'_>| thaw(kept, entry);
-            let slot = keys.slot_or_load(Cow::Borrowed(&*key), create, thaw)?;
-            keys.touch(slot, |chunk, key, rolling| write(kept, chunk, key, rolling));
-            let Some((_, rolling)) = keys.get_mut(slot) else {
-                return Err(Error::new(ErrorCode::Internal, "a key has no state"));
-            };
-            if ttl.is_some_and(|ttl| rolling.last + ttl < time) {
-                rolling.acc = fold.create();
+        if till.keys.is_away() {
+            let aside = aside_of(self.asides, self.input)?;
+            let count = if aside.is_full() { 0 } else { count };
+            for (record, time) in rows.drain_front(count) {
+                let partition = PartitionId::of(&*feed.key(&record));
+                match till.keys.puts_aside(partition) {
+                    true => aside.put(partition, record, time),
+                    false => lane.push(till.take(feed, &record, time)?, time),
+                }
+                guard.advance();
             }
-            rolling.last = rolling.last.max(time);
-            feed.accumulate(&mut rolling.acc, record);
-            lane.push((key.into_owned(), fold.finish(&rolling.acc)), time);
+            return Ok(());
+        }
+        for (record, time) in rows.iter().take(count) {
+            lane.push(till.take(feed, record, time)?, time);
             guard.advance();
         }
         if count == rows.len() {
@@ -220,6 +271,35 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
     }
 }
 
+/// Takes the records of a partition that are aside, as far as there is room for their results; whether none is left.
+struct TakeAside<'a, F: KeyedFold> {
+    till: Till<'a, F>,
+    asides: &'a mut Asides,
+    input: Ordinal,
+    partition: PartitionId,
+    outbox: &'a mut Outbox,
+}
+
+impl<F: KeyedFold> FeedVisitor<F> for TakeAside<'_, F> {
+    type Output = bool;
+
+    fn visit<I>(self, feed: &I) -> Result<bool>
+    where
+        I: Feed<Key = F::Key, Acc = F::Acc, State = F::State>,
+    {
+        let mut till = self.till;
+        let mut lane = self.outbox.lane::<(F::Key, F::Out)>(Ordinal::FIRST)?;
+        let aside = aside_of::<I::Record>(self.asides, self.input)?;
+        while !lane.is_full() {
+            let Some((record, time)) = aside.take(self.partition) else {
+                return Ok(true);
+            };
+            lane.push(till.take(feed, &record, time)?, time);
+        }
+        Ok(false)
+    }
+}
+
 impl<F: KeyedFold> Processor for RollingP<F> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.metrics = Arc::clone(&context.metrics);
@@ -228,19 +308,19 @@ impl<F: KeyedFold> Processor for RollingP<F> {
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         self.relieve()?;
-        let (fold, keys, ttl) = (&*self.fold, &mut self.keys, self.ttl);
-        let kept = &self.kept;
+        let (till, asides) = self.till();
+        let fold = till.fold;
         let visited = fold.visit(
             input,
             TakeRolling {
-                fold,
-                keys,
-                kept,
-                ttl,
+                till,
+                asides,
+                input,
                 inbox,
                 outbox,
             },
         );
+        let kept = &self.kept;
         self.keys.account(&self.metrics, |chunk, key, _, rolling| {
             write(kept, chunk, key, rolling)
         });
@@ -248,6 +328,10 @@ impl<F: KeyedFold> Processor for RollingP<F> {
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        if self.keys.is_away() {
+            // It is told again when all are back, and nobody need be forgotten before.
+            return Ok(Progress::DONE);
+        }
         if let Some(ttl) = self.ttl {
             self.relieve()?;
             // At the end of the input what is on disk goes with the disk.
@@ -256,9 +340,7 @@ impl<F: KeyedFold> Processor for RollingP<F> {
                 return Ok(Progress::MADE);
             }
         }
-        if !self.keys.is_away() {
-            outbox.watermark(watermark);
-        }
+        outbox.watermark(watermark);
         Ok(Progress::DONE)
     }
 
@@ -315,6 +397,32 @@ impl<F: KeyedFold> Processor for RollingP<F> {
     fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
         self.keys.come_back(partition);
         Ok(())
+    }
+
+    fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        if !outbox.has_room(Ordinal::FIRST) {
+            return Ok(Progress::NONE);
+        }
+        let fold = Arc::clone(&self.fold);
+        let mut made = false;
+        while let Some(partition) = self.keys.due() {
+            made = true;
+            for input in self.asides.keys().copied().map(Ordinal).collect::<Vec<_>>() {
+                let (till, asides) = self.till();
+                let taking = TakeAside {
+                    till,
+                    asides,
+                    input,
+                    partition,
+                    outbox,
+                };
+                if !fold.visit(input, taking)? {
+                    return Ok(Progress::MADE);
+                }
+            }
+            self.keys.is_done(partition);
+        }
+        Ok(Progress { made, done: true })
     }
 
     fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {

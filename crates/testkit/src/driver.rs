@@ -207,9 +207,10 @@ impl Driver {
     }
 
     fn execute(&mut self, step: Step) -> Result<(), Halt> {
+        // Nor does time pass by the clock: when a record is dealt with must not depend on when its partition comes back.
         if matches!(
             step,
-            Step::Idle | Step::EpochEnd(_) | Step::EdgeDone(_) | Step::Complete
+            Step::Idle | Step::Advance(_) | Step::EpochEnd(_) | Step::EdgeDone(_) | Step::Complete
         ) {
             self.come_back()?;
         }
@@ -238,9 +239,6 @@ impl Driver {
             }
             Step::Advance(by) => {
                 self.clock.advance(by);
-                if self.away.is_some() {
-                    self.wake_if_woken()?;
-                }
                 self.wake_if_due()
             }
             Step::EdgeDone(input) => {
@@ -261,6 +259,7 @@ impl Driver {
             idle = if moved || !had_room { 0 } else { idle + 1 };
             if self.away.is_some() {
                 self.wake_if_woken()?;
+                self.catch_up()?;
                 if idle > 0 && self.is_away() {
                     self.bring_some()?;
                     continue;

@@ -101,6 +101,10 @@ impl Processor for SuppliedP {
         self.inner()?.on_partition_restored(partition)
     }
 
+    fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.inner()?.catch_up(outbox)
+    }
+
     fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {
         if let Ok(inner) = &mut self.0 {
             inner.take_wanted(wanted);

@@ -143,6 +143,10 @@ impl Stage {
         };
         restoring.choose(&mut *self.processor, self.kind == Kind::Step);
         if restoring.has_all {
+            if self.returning.as_ref().is_some_and(|it| it.owes) {
+                // With an outbox that has room, see `go_on_returning`.
+                return Ok(Progress::NONE);
+            }
             let watermark = restoring.told.to(self.context.instance);
             let epoch = restoring.epoch;
             let progress = self.processor.on_restored(epoch)?;
@@ -171,7 +175,12 @@ impl Stage {
             CutRead::NotYet => return Ok(Progress::NONE),
             CutRead::Entries => restoring.told.note(&restoring.chunk),
             CutRead::Base => restoring.way = Way::Early { has_base: true },
-            CutRead::Partition(partition) => self.processor.on_partition_restored(partition)?,
+            CutRead::Partition(partition) => {
+                self.processor.on_partition_restored(partition)?;
+                if let Some(returning) = &mut self.returning {
+                    returning.owes = true;
+                }
+            }
             CutRead::End => restoring.has_all = true,
         }
         Ok(Progress::MADE)

@@ -13,6 +13,8 @@ use crate::input::Event;
 pub(crate) struct Returning {
     /// All of it is.
     pub(super) is_over: bool,
+    /// Some has come back since the processor was done with what it had put aside.
+    pub(super) owes: bool,
     /// The processor has been told again of time.
     is_told: bool,
     /// All inputs are silent.
@@ -29,6 +31,12 @@ impl Stage {
 
     /// Whether it reads on; none if it does as ever. If all is back it does what has waited for that, one thing a call.
     pub(super) fn go_on_returning(&mut self) -> Option<Result<bool>> {
+        if self.returning.as_ref()?.owes {
+            match self.catch_up() {
+                Ok(false) => {}
+                moved => return Some(moved),
+            }
+        }
         let returning = self.returning.as_mut()?;
         if !returning.is_over {
             let is_held = returning.held.is_some() && self.waiting_input().is_none();
@@ -52,6 +60,18 @@ impl Stage {
         }
         let event = returning.held?;
         Some(self.accept(event))
+    }
+
+    /// Lets the processor deal with what it has put aside; whether anything moved.
+    fn catch_up(&mut self) -> Result<bool> {
+        // Not in the name of a record, but the records that wait are still there.
+        let at = self.at.take();
+        let progress = self.processor.catch_up(&mut self.outbox)?;
+        self.at = at;
+        if let Some(returning) = &mut self.returning {
+            returning.owes = !progress.done;
+        }
+        Ok(progress.made || !self.outbox.is_empty())
     }
 
     /// The event, if it is to be dealt with now.

@@ -92,6 +92,8 @@ pub struct Counts {
     /// The partitions that are back, of one that has begun before all were.
     back: Option<BTreeSet<PartitionId>>,
     wanted: Vec<PartitionId>,
+    /// Values whose partition is not back, so many at most; the others wait where they are.
+    aside: VecDeque<(u64, Timestamp)>,
     /// All that is told of time when it begins.
     pub told: Arc<Mutex<Vec<Timestamp>>>,
     /// How many entries have come back.
@@ -101,31 +103,45 @@ pub struct Counts {
     pub early: Arc<AtomicU64>,
 }
 
+/// How many values are put aside at most.
+const MOST_ASIDE: usize = 20;
+
 impl Counts {
-    /// How many of the waiting values, from the first on, it can deal with.
-    fn ready(&mut self, inbox: &mut Inbox) -> Result<usize> {
-        let values = inbox.rows::<u64>()?.values();
-        let Some(back) = &self.back else {
-            return Ok(values.len());
-        };
-        let partitions = values.iter().map(|value| PartitionId::of(&(value % KEYS)));
-        let waits: Vec<_> = partitions.skip_while(|it| back.contains(it)).collect();
-        let ready = values.len() - waits.len();
-        self.early.fetch_add(ready as u64, Ordering::SeqCst);
-        self.wanted.extend(waits);
-        Ok(ready)
+    fn count(&mut self, (value, time): (u64, Timestamp), outbox: &mut Outbox) -> Result<()> {
+        let key = value % KEYS;
+        let count = self.counts.entry(key).or_default();
+        *count += 1;
+        emit(outbox, key << 32 | *count, time)?;
+        self.changed.insert(key, self.epoch.next());
+        if self.back.is_some() {
+            self.early.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Whether a value has to wait: its partition is not back, or others of it wait.
+    fn waits(&mut self, value: u64) -> bool {
+        let partition = PartitionId::of(&(value % KEYS));
+        let is_back = self
+            .back
+            .as_ref()
+            .is_none_or(|back| back.contains(&partition));
+        if !is_back {
+            self.wanted.push(partition);
+        }
+        let mut aside = self.aside.iter();
+        !is_back || aside.any(|(waiting, _)| PartitionId::of(&(waiting % KEYS)) == partition)
     }
 }
 
 impl Processor for Counts {
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        let room = room(outbox)?.min(self.ready(inbox)?);
-        for (value, time) in inbox.rows::<u64>()?.drain_front(room) {
-            let key = value % KEYS;
-            let count = self.counts.entry(key).or_default();
-            *count += 1;
-            emit(outbox, key << 32 | *count, time)?;
-            self.changed.insert(key, self.epoch.next());
+        let room = room(outbox)?.min(MOST_ASIDE - self.aside.len());
+        for record in inbox.rows::<u64>()?.drain_front(room) {
+            match self.waits(record.0) {
+                true => self.aside.push_back(record),
+                false => self.count(record, outbox)?,
+            }
         }
         Ok(())
     }
@@ -144,7 +160,10 @@ impl Processor for Counts {
     }
 
     fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
-        assert_eq!(self.back, None, "no epoch ends before all is back");
+        assert!(
+            self.back.is_none() && self.aside.is_empty(),
+            "no epoch ends before all is back"
+        );
         Ok(Progress::DONE)
     }
 
@@ -162,6 +181,25 @@ impl Processor for Counts {
         let is_new = self.back.as_mut().unwrap().insert(partition);
         assert!(is_new, "each partition comes back once");
         Ok(())
+    }
+
+    fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        let mut room = room(outbox)?;
+        let (back, waiting) = (self.back.clone().unwrap_or_default(), self.aside.len());
+        for record in std::mem::take(&mut self.aside) {
+            match room > 0 && back.contains(&PartitionId::of(&(record.0 % KEYS))) {
+                true => {
+                    self.count(record, outbox)?;
+                    room -= 1;
+                }
+                false => self.aside.push_back(record),
+            }
+        }
+        let made = self.aside.len() < waiting;
+        Ok(Progress {
+            made,
+            done: room > 0,
+        })
     }
 
     fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {

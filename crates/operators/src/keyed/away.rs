@@ -1,6 +1,7 @@
 //! Keys whose states are not back yet, of an operator that has begun before they were.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
 use ardea_core::{Key, PARTITION_COUNT, PartitionId, RecordGuard};
 
@@ -11,6 +12,10 @@ use crate::keyed::KeyedStates;
 pub(crate) struct Away {
     back: Partitions,
     asked: Partitions,
+    /// Those of which records have been put aside…
+    owed: Partitions,
+    /// … and that have come back since.
+    due: VecDeque<PartitionId>,
     /// Those that have been asked for, and that nobody has been told of.
     wanted: Vec<PartitionId>,
 }
@@ -33,6 +38,13 @@ impl Partitions {
             *word |= bit;
         }
         is_new
+    }
+
+    fn remove(&mut self, partition: PartitionId) {
+        let (word, bit) = place(partition);
+        if let Some(word) = self.0.get_mut(word) {
+            *word &= !bit;
+        }
     }
 }
 
@@ -66,6 +78,35 @@ impl Away {
 }
 
 impl<K: Key, S> KeyedStates<K, S> {
+    /// Whether a record of this partition has to be put aside, which it is then: the partition is not back, or others of it are aside. If
+    /// it has not been asked for, that is done.
+    pub(crate) fn puts_aside(&mut self, partition: PartitionId) -> bool {
+        let Some(away) = &mut self.away else {
+            return false;
+        };
+        if away.back.has(partition) {
+            return away.owed.has(partition);
+        }
+        if away.asked.insert(partition) {
+            away.wanted.push(partition);
+        }
+        away.owed.insert(partition);
+        true
+    }
+
+    /// A partition that is back, of which records are aside.
+    pub(crate) fn due(&self) -> Option<PartitionId> {
+        self.away.as_ref()?.due.front().copied()
+    }
+
+    /// None of that is aside any more.
+    pub(crate) fn is_done(&mut self, partition: PartitionId) {
+        if let Some(away) = &mut self.away {
+            away.due.retain(|due| *due != partition);
+            away.owed.remove(partition);
+        }
+    }
+
     /// Begins before its keys are back, about so many, if it can: with all of them in memory. Nothing has come back yet.
     pub(crate) fn begin_early(&mut self, entries: u64, is_kept: bool) -> bool {
         if self.has_disk() || !is_kept {
@@ -96,6 +137,9 @@ impl<K: Key, S> KeyedStates<K, S> {
     pub(crate) fn come_back(&mut self, partition: PartitionId) {
         if let Some(away) = &mut self.away {
             away.back.insert(partition);
+            if away.owed.has(partition) {
+                away.due.push_back(partition);
+            }
         }
     }
 

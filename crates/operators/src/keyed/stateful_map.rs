@@ -1,9 +1,7 @@
 //! User code with a state and timers for each key.
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +13,7 @@ use ardea_core::{
 };
 
 use crate::Backlog;
+use crate::keyed::aside::Aside;
 use crate::keyed::context::Timers;
 use crate::keyed::desk::{Desk, Fallen};
 use crate::keyed::kept_timers::{Thaw, freeze, write};
@@ -86,7 +85,8 @@ pub struct StatefulMapP<T, K, S, U, KF, C, R, X> {
     clock: Clock,
     waker: Waker,
     metrics: Arc<InstanceMetrics>,
-    records: PhantomData<fn(T)>,
+    /// Records that wait for their partition.
+    aside: Aside<T>,
 }
 
 /// The state of a key, and when it was touched last, in event time.
@@ -116,7 +116,7 @@ where
             clock: Clock::system(),
             waker: Waker::none(),
             metrics: Arc::default(),
-            records: PhantomData,
+            aside: Aside::default(),
         }
     }
 }
@@ -146,12 +146,12 @@ where
     U: Send + 'static,
     X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>),
 {
-    /// The processor in two parts that can be borrowed apart.
+    /// The processor in parts that can be borrowed apart.
     #[expect(
         clippy::type_complexity,
         reason = "the parts have the parameters of the whole"
     )]
-    fn desk(&mut self) -> (Desk<'_, K, S, KF, C, R, X>, &mut Backlog<U>) {
+    fn desk(&mut self) -> (Desk<'_, K, S, KF, C, R, X>, &mut Backlog<U>, &mut Aside<T>) {
         let desk = Desk {
             logic: &self.logic,
             states: &mut self.states,
@@ -161,14 +161,14 @@ where
             ttl: self.ttl,
             watermark: self.watermark,
         };
-        (desk, &mut self.backlog)
+        (desk, &mut self.backlog, &mut self.aside)
     }
 
     /// Fires what the watermark has brought: done when all has fired and found room.
     fn fire_event_timers(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.relieve()?;
         let made = outbox.has_room(Ordinal::FIRST);
-        let (mut desk, backlog) = self.desk();
+        let (mut desk, backlog, _) = self.desk();
         let mut output = backlog.open(outbox, Ordinal::FIRST)?;
         let mut left = TIMERS_PER_CALL;
         let mut due = desk.next_event_due()?;
@@ -196,7 +196,7 @@ where
     /// Fires the processing timers that are due, as far as there is room.
     fn fire_processing_timers(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.relieve()?;
-        let (mut desk, backlog) = self.desk();
+        let (mut desk, backlog, _) = self.desk();
         let mut output = backlog.open(outbox, Ordinal::FIRST)?;
         let now = desk.clock.now();
         if desk.states.first_due(Due::Processing).is_some() {
@@ -276,32 +276,32 @@ where
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         self.relieve()?;
-        let mut ready = usize::MAX;
-        if self.states.is_away() {
-            // What time has brought for keys that have come back since comes before their records.
-            if !self.fire_event_timers(outbox)?.done {
-                if outbox.has_room(Ordinal::FIRST) {
-                    // Keys may be forgotten without a word: nobody else would call for the others.
-                    outbox.wake_at(self.clock.now());
-                }
-                return Ok(());
+        let is_away = self.states.is_away();
+        // What time has brought for keys that have come back since comes before their records.
+        if is_away && (!self.fire_event_timers(outbox)?.done || self.aside.is_full()) {
+            if outbox.has_room(Ordinal::FIRST) && !self.aside.is_full() {
+                // Keys may be forgotten without a word: nobody else would call for the others.
+                outbox.wake_at(self.clock.now());
             }
-            let records = inbox.rows::<T>()?.values();
-            let key = &self.logic.key;
-            let keys = records.iter().map(|record| Cow::Owned(key(record)));
-            ready = self.states.ready(keys);
+            return Ok(());
         }
-        let (mut desk, backlog) = self.desk();
+        let (mut desk, backlog, aside) = self.desk();
         let mut output = backlog.open(outbox, Ordinal::FIRST)?;
         let mut failed = Ok(());
-        if !output.is_full() && ready > 0 {
+        if !output.is_full() {
             take_until(inbox.rows::<T>()?, |record, time| {
-                ready -= 1;
+                if is_away {
+                    let partition = PartitionId::of(&(desk.logic.key)(&record));
+                    if desk.states.puts_aside(partition) {
+                        aside.put(partition, record, time);
+                        return break_if(aside.is_full());
+                    }
+                }
                 if let Err(error) = desk.record(record, time, &mut output) {
                     failed = Err(error);
                     return ControlFlow::Break(());
                 }
-                break_if(output.is_full() || ready == 0)
+                break_if(output.is_full())
             });
         }
         self.ask_to_be_woken(outbox);
@@ -314,6 +314,9 @@ where
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        if self.aside.holds(watermark) {
+            return Ok(Progress::DONE);
+        }
         self.watermark = watermark;
         let progress = self.fire_event_timers(outbox)?;
         if progress.done && !self.states.is_away() {
@@ -394,6 +397,34 @@ where
         self.states.come_back(partition);
         self.wake_for_timers();
         Ok(())
+    }
+
+    fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        // As before other records of keys that have come back.
+        let fired = self.fire_event_timers(outbox)?;
+        if !fired.done {
+            return Ok(fired);
+        }
+        let (mut desk, backlog, aside) = self.desk();
+        let mut output = backlog.open(outbox, Ordinal::FIRST)?;
+        let mut made = fired.made;
+        while let Some(partition) = desk.states.due().filter(|_| !output.is_full()) {
+            made = true;
+            match aside.take(partition) {
+                Some((record, time)) => desk.record(record, time, &mut output)?,
+                None => desk.states.is_done(partition),
+            }
+        }
+        let is_done = desk.states.due().is_none();
+        self.ask_to_be_woken(outbox);
+        let Some(watermark) = self.aside.take_watermark() else {
+            return Ok(Progress {
+                made,
+                done: is_done && self.backlog.is_empty(),
+            });
+        };
+        self.watermark = watermark;
+        self.fire_event_timers(outbox)
     }
 
     fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {

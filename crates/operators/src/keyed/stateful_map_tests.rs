@@ -234,6 +234,30 @@ proptest! {
 }
 
 #[test]
+fn records_wait_where_they_are_when_too_many_are_aside() {
+    let mut step = on_disk_tests::stateful(None);
+    step.init(&Drive::default().context).unwrap();
+    assert!(step.begins_early(0));
+    let (mut inbox, mut outbox) = (Inbox::default(), Outbox::new(1, 1));
+    let many = (1..=Aside::<()>::MOST as i64 + 3).map(|n| ((1u8, n), at(0)));
+    inbox.fill(Chunk::new(Rows::from_iter(many)));
+    for _ in 0..2 {
+        let left = step.process(Ordinal::FIRST, &mut inbox, &mut outbox);
+        assert_eq!((left.unwrap(), inbox.len()), ((), 3));
+    }
+    step.on_partition_restored(PartitionId::of(&1u8)).unwrap();
+    while !step.catch_up(&mut outbox).unwrap().done {
+        outbox.take_chunk(0, Chunk::default);
+    }
+    for left in [2, 1, 0] {
+        outbox.take_chunk(0, Chunk::default);
+        step.process(Ordinal::FIRST, &mut inbox, &mut outbox)
+            .unwrap();
+        assert_eq!(inbox.len(), left);
+    }
+}
+
+#[test]
 fn while_keys_come_back_all_that_is_due_comes_before_a_record_and_is_called_for() {
     let mut step = on_disk_tests::stateful(None);
     step.init(&Drive::default().context).unwrap();

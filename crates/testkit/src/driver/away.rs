@@ -18,6 +18,8 @@ pub(super) struct Away {
     partitions: Vec<(PartitionId, StateChunk)>,
     /// The latest watermark that the processor has been told, and whether it had not been before its death.
     told: Option<(Watermark, bool)>,
+    /// Some have come back since the processor was done with what it had put aside.
+    owes: bool,
 }
 
 impl Driver {
@@ -52,6 +54,7 @@ impl Driver {
             random,
             partitions,
             told: told.map(|told| (told, false)),
+            owes: false,
         }));
         Ok(true)
     }
@@ -92,6 +95,18 @@ impl Driver {
         (0..most).try_for_each(|_| self.bring_next())
     }
 
+    /// Between two other callbacks: lets the processor deal with what it has put aside.
+    pub(super) fn catch_up(&mut self) -> Result<(), Halt> {
+        while self
+            .away
+            .as_mut()
+            .is_some_and(|away| std::mem::take(&mut away.owes))
+        {
+            self.until_done(Callback::CatchUp, &mut |p, out| p.catch_up(out))?;
+        }
+        Ok(())
+    }
+
     fn bring_next(&mut self) -> Result<(), Halt> {
         let instance = self.context.instance;
         let Some(away) = &mut self.away else {
@@ -100,6 +115,7 @@ impl Driver {
         let Some((partition, chunk)) = away.partitions.pop() else {
             return Ok(());
         };
+        away.owes = true;
         let (processor, random) = (&mut *self.processor, &mut away.random);
         guard(Callback::Restore, || {
             let given = give_back(processor, (&chunk, instance), random)?;
@@ -114,6 +130,7 @@ impl Driver {
         while self.is_away() {
             self.bring_next()?;
         }
+        self.catch_up()?;
         let Some(away) = self.away.take() else {
             return Ok(());
         };

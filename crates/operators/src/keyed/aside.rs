@@ -1,0 +1,96 @@
+//! Records that wait for their partition, so that those behind them need not.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ardea_core::{PartitionId, Timestamp, Watermark};
+
+/// The records of partitions that are not back, in the order in which they came, and the watermark that came behind them.
+pub(crate) struct Aside<T> {
+    records: BTreeMap<PartitionId, VecDeque<(T, Timestamp)>>,
+    count: usize,
+    watermark: Option<Watermark>,
+}
+
+impl<T> Default for Aside<T> {
+    fn default() -> Self {
+        Aside {
+            records: BTreeMap::new(),
+            count: 0,
+            watermark: None,
+        }
+    }
+}
+
+impl<T> Aside<T> {
+    /// How many records are aside at most; those that come then wait where they are.
+    pub(super) const MOST: usize = 1 << 17;
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether no more may be put here.
+    pub(crate) fn is_full(&self) -> bool {
+        self.count >= Self::MOST
+    }
+
+    /// Puts a record here.
+    pub(crate) fn put(&mut self, partition: PartitionId, record: T, time: Timestamp) {
+        let records = self.records.entry(partition).or_default();
+        records.push_back((record, time));
+        self.count += 1;
+    }
+
+    /// The record of a partition that came first.
+    pub(crate) fn take(&mut self, partition: PartitionId) -> Option<(T, Timestamp)> {
+        let taken = self.records.get_mut(&partition)?.pop_front();
+        match taken {
+            Some(_) => self.count -= 1,
+            None => drop(self.records.remove(&partition)),
+        }
+        taken
+    }
+
+    /// Keeps a watermark that has come behind records that are here; whether there are any.
+    pub(crate) fn holds(&mut self, watermark: Watermark) -> bool {
+        if self.is_empty() {
+            // A later one says all that an earlier one did.
+            self.watermark = None;
+            return false;
+        }
+        self.watermark = Some(watermark);
+        true
+    }
+
+    /// The watermark that was kept, if nothing is here any more.
+    pub(crate) fn take_watermark(&mut self) -> Option<Watermark> {
+        match self.is_empty() {
+            true => self.watermark.take(),
+            false => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_out_by_partition_in_the_order_in_which_they_came_and_time_behind_them() {
+        let [one, other] = [3, 700].map(|index| PartitionId::from_index(index).unwrap());
+        let at = Timestamp::from_secs;
+        let mut aside = Aside::default();
+        assert!(!aside.holds(Watermark(at(1))));
+        aside.put(one, "a", at(2));
+        aside.put(other, "b", at(1));
+        aside.put(one, "c", at(3));
+        assert!(aside.holds(Watermark(at(5))));
+        assert_eq!(aside.take(one), Some(("a", at(2))));
+        assert_eq!(aside.take(one), Some(("c", at(3))));
+        assert_eq!((aside.take(one), aside.take_watermark()), (None, None));
+        assert_eq!(aside.take(other), Some(("b", at(1))));
+        assert!(aside.is_empty() && !aside.is_full());
+        assert_eq!(aside.take_watermark(), Some(Watermark(at(5))));
+        assert_eq!(aside.take_watermark(), None);
+    }
+}
