@@ -60,8 +60,10 @@ pub fn a_program_that_does_not_come_up_gives_way_to_the_one_before() {
     assert!(!failed.status.success(), "{failed:?}");
     let told = said(&failed);
     assert!(told.contains("the old one runs again"), "{told}");
-    let (now, stage) = seen(&job).unwrap();
-    assert!(now != before && stage == "rolled_back", "{now} {stage}");
+    // Whoever leads it next tells of that as soon as it has read what is stored.
+    job.arena.until("it is told", || {
+        seen(&job).is_some_and(|(now, stage)| now != before && stage == "rolled_back")
+    });
     job.until_more();
     job.stop();
 }
