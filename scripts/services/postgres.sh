@@ -28,7 +28,7 @@ if [ ! -e "$folder/data/PG_VERSION" ]; then
     }
 fi
 # It lets in who is on this machine; clients on other hosts are of its own network.
-if [ "$ADDRESS" != 127.0.0.1 ] && ! grep -q samenet "$folder/data/pg_hba.conf"; then
+if [ "$ADDRESS" != 127.0.0.1 ] && ! grep -q '^host all all samenet' "$folder/data/pg_hba.conf"; then
     echo 'host all all samenet trust' >>"$folder/data/pg_hba.conf"
 fi
 # The processes of one that was killed go by themselves, but not at once; two servers must not have the same data.
