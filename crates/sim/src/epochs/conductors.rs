@@ -71,9 +71,10 @@ impl Scene {
     fn wants(&mut self, master: MasterEpoch, action: EpochsAction) {
         match action {
             EpochsAction::Record(id, request) => {
-                for after in self.network.arrivals(&mut self.random) {
-                    let event = Event::AtStore(master, id, request.clone());
-                    self.timeline.plan(self.now + after, event);
+                // Late or never, but once: no client of a state manager sends a request twice, and a refusal is of all there was of it.
+                if let Some(after) = self.network.arrivals(&mut self.random).first() {
+                    let event = Event::AtStore(master, id, request);
+                    self.timeline.plan(self.now + *after, event);
                 }
             }
             EpochsAction::To(participant, message) => self.tells(master, participant, message),

@@ -245,6 +245,10 @@ impl Scene {
         {
             let host = life.host;
             self.ends(id);
+            // It may have been let in at this very moment. When all is mended whoever runs the grid says what ends.
+            if self.is_mended {
+                self.timeline.plan(self.now, Happening::Proof(id));
+            }
             self.after(0, 100, Happening::Start(host));
         }
     }
