@@ -52,6 +52,17 @@ fn grids_of(count: usize, config: impl Fn() -> GridConfig) -> Vec<Grid> {
     grids
 }
 
+/// Two that wait for nobody for long.
+fn impatient() -> [Grid; 2] {
+    let config = || {
+        config()
+            .patience(Duration::from_secs(1))
+            .silence(Duration::from_secs(2))
+    };
+    let two: Result<[Grid; 2], _> = grids_of(2, config).try_into();
+    two.unwrap_or_else(|_| unreachable!("there are two"))
+}
+
 fn map(grid: &Grid) -> GridMap<u64, String> {
     grid.map("test").unwrap()
 }
@@ -285,14 +296,7 @@ fn who_leaves_takes_nothing_along_and_who_comes_gets_its_share() {
 
 #[test]
 fn half_of_the_members_say_clearly_that_they_must_not_act_until_the_others_are_proven_dead() {
-    let config = || {
-        config()
-            .patience(Duration::from_secs(1))
-            .silence(Duration::from_secs(2))
-    };
-    let first = Grid::start(config()).unwrap();
-    let second = Grid::start(config().join([first.endpoint()])).unwrap();
-    assert!(second.settled(2, SOON));
+    let [first, second] = impatient();
     let map = map(&second);
     map.put(&1, &"one".to_string()).unwrap();
     let gone = first.id();
@@ -501,14 +505,7 @@ fn a_near_cache_is_read_until_somebody_writes() {
 
 #[test]
 fn a_near_cache_that_hears_nothing_any_more_is_not_read() {
-    let config = || {
-        config()
-            .patience(Duration::from_secs(1))
-            .silence(Duration::from_secs(2))
-    };
-    let first = Grid::start(config()).unwrap();
-    let second = Grid::start(config().join([first.endpoint()])).unwrap();
-    assert!(second.settled(2, SOON));
+    let [first, second] = impatient();
     let near = map(&second).near_cache(NearCache::new()).unwrap();
     let keys: Vec<u64> = (0..50).collect();
     let one = "one".to_string();
