@@ -405,7 +405,7 @@ impl<F: KeyedFold> Processor for RollingP<F> {
         }
         let fold = Arc::clone(&self.fold);
         let mut made = false;
-        while let Some(partition) = self.keys.due() {
+        while let Some(partition) = self.keys.behind() {
             made = true;
             for input in self.asides.keys().copied().map(Ordinal).collect::<Vec<_>>() {
                 let (till, asides) = self.till();
@@ -420,7 +420,7 @@ impl<F: KeyedFold> Processor for RollingP<F> {
                     return Ok(Progress::MADE);
                 }
             }
-            self.keys.is_done(partition);
+            self.keys.catch_up();
         }
         Ok(Progress { made, done: true })
     }

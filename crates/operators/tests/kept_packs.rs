@@ -1,26 +1,26 @@
 //! What snapshots hold of slices, in packs: it is what there was, whatever becomes of cuts, and not much more.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_aggregate::{collect_list, count};
 use ardea_core::{
     Cut, CutWriter, Epoch, Guarantee, Instance, InstanceContext, ManualClock, PARTITION_COUNT,
-    PartitionId, Processor, RestoredState, StateChunk, StateEntry,
+    PartitionId, Processor, RestoredState, StateChunk,
 };
 use ardea_operators::*;
 use ardea_testkit::{Harness, Timestamp};
 use proptest::prelude::*;
 
+mod entries;
 mod json;
 
+use entries::{Entries, chunk_of};
 use json::json;
 
 type Pair = (u16, i64);
 type Results<R> = Vec<(WindowResult<u16, R>, Timestamp)>;
-/// All entries of a vertex, by state, partition and key.
-type Entries = BTreeMap<(String, Option<PartitionId>, Vec<u8>), Vec<u8>>;
 
 fn at(n: i64) -> Timestamp {
     Timestamp::from_secs(n)
@@ -174,21 +174,6 @@ impl<R: Send + 'static> Vertex<R> {
         self.collect();
         self.results
     }
-}
-
-fn chunk_of(entries: &Entries) -> StateChunk {
-    let mut chunk = StateChunk::default();
-    for ((state, partition, key), value) in entries {
-        let (partition, value) = (*partition, Some(&**value));
-        let entry = StateEntry {
-            state,
-            partition,
-            key,
-            value,
-        };
-        chunk.push(entry).unwrap();
-    }
-    chunk
 }
 
 /// Lays a cut over what there was.

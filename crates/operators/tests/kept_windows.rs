@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use ardea_aggregate::{co_aggregate, collect_list, count, max};
 use ardea_core::{
-    Cut, CutWriter, Epoch, Guarantee, Instance, InstanceContext, ManualClock, PartitionId,
-    Processor, RestoredState, StateChunk, StateEntry,
+    Cut, CutWriter, Epoch, Guarantee, Instance, InstanceContext, ManualClock, Processor,
+    RestoredState, StateChunk,
 };
 use ardea_operators::*;
 use ardea_testkit::{Expected, Harness, ProcessorTest, TestInput, Timestamp};
 
+mod entries;
 mod json;
 
+use entries::{Entries, chunk_of};
 use json::json;
 
 /// A run that is cancelled keeps nothing, and `contract_tests.rs` cancels such windows at many more points: here it is looked at once or
@@ -308,9 +310,6 @@ fn keeping(processor: impl Processor + 'static) -> Harness {
     Harness::with_context(processor, 1, 2, context, hand).unwrap()
 }
 
-/// All entries, by state, partition and key.
-type Entries = BTreeMap<(String, Option<PartitionId>, Vec<u8>), Vec<u8>>;
-
 /// Takes a cut, writes it at once, and lays it over what there is.
 fn lay_over(entries: &mut Entries, of: &mut Harness, cut: Cut) {
     of.epoch_end(cut.epoch).unwrap();
@@ -329,17 +328,7 @@ fn lay_over(entries: &mut Entries, of: &mut Harness, cut: Cut) {
 
 /// Those that a processor has that goes on with these, with the packs of slices taken apart: whatever does not count is gone.
 fn taken_up(entries: &Entries, by: impl Processor + 'static) -> Entries {
-    let mut chunk = StateChunk::default();
-    for ((state, partition, key), value) in entries {
-        let (partition, value) = (*partition, Some(&**value));
-        let entry = StateEntry {
-            state,
-            partition,
-            key,
-            value,
-        };
-        chunk.push(entry).unwrap();
-    }
+    let chunk = chunk_of(entries);
     let mut of = keeping(by);
     let mut position = 0;
     let mut state = RestoredState::new(&chunk, &mut position, Instance::ONLY, usize::MAX);

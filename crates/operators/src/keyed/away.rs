@@ -94,15 +94,16 @@ impl<K: Key, S> KeyedStates<K, S> {
         true
     }
 
-    /// A partition that is back, of which records are aside.
-    pub(crate) fn due(&self) -> Option<PartitionId> {
+    /// The partition that is back, of which records are aside, and that comes next.
+    pub(crate) fn behind(&self) -> Option<PartitionId> {
         self.away.as_ref()?.due.front().copied()
     }
 
-    /// None of that is aside any more.
-    pub(crate) fn is_done(&mut self, partition: PartitionId) {
-        if let Some(away) = &mut self.away {
-            away.due.retain(|due| *due != partition);
+    /// None of [that one](Self::behind) is aside any more.
+    pub(crate) fn catch_up(&mut self) {
+        if let Some(away) = &mut self.away
+            && let Some(partition) = away.due.pop_front()
+        {
             away.owed.remove(partition);
         }
     }

@@ -408,14 +408,14 @@ where
         let (mut desk, backlog, aside) = self.desk();
         let mut output = backlog.open(outbox, Ordinal::FIRST)?;
         let mut made = fired.made;
-        while let Some(partition) = desk.states.due().filter(|_| !output.is_full()) {
+        while let Some(partition) = desk.states.behind().filter(|_| !output.is_full()) {
             made = true;
             match aside.take(partition) {
                 Some((record, time)) => desk.record(record, time, &mut output)?,
-                None => desk.states.is_done(partition),
+                None => desk.states.catch_up(),
             }
         }
-        let is_done = desk.states.due().is_none();
+        let is_done = desk.states.behind().is_none();
         self.ask_to_be_woken(outbox);
         let Some(watermark) = self.aside.take_watermark() else {
             return Ok(Progress {

@@ -393,6 +393,16 @@ impl Cluster {
         Cluster::of(Surviving::new(total), APART).await
     }
 
+    /// One with a step that expects, and how many entries that has got back.
+    async fn with_expectation() -> (Cluster, Arc<AtomicU64>) {
+        let restored = Arc::<AtomicU64>::default();
+        let job = Surviving {
+            expects: Some(Arc::clone(&restored)),
+            ..Surviving::new(u64::MAX)
+        };
+        (Cluster::of(job, WITH_EXPECTATION).await, restored)
+    }
+
     async fn of(job: Surviving, containers: &Plan) -> Cluster {
         let master = Master::start(plan(containers)).await;
         let (job, memory) = (Arc::new(job), Arc::<Memory>::default());
@@ -480,12 +490,7 @@ fn nothing_is_read_behind_an_epoch_that_holds_sources() {
 #[test]
 fn what_stands_at_the_end_of_an_epoch_goes_on_with_its_memory_in_the_life_that_begins_there() {
     runtime().block_on(async {
-        let restored = Arc::<AtomicU64>::default();
-        let job = Surviving {
-            expects: Some(Arc::clone(&restored)),
-            ..Surviving::new(u64::MAX)
-        };
-        let mut cluster = Cluster::of(job, WITH_EXPECTATION).await;
+        let (mut cluster, restored) = Cluster::with_expectation().await;
         let mut from = (1, cluster.publish_more(EpochKind::Handover).await);
         for generation in [2, 3] {
             let next = life(generation, Some(from));
@@ -507,12 +512,7 @@ fn what_stands_at_the_end_of_an_epoch_goes_on_with_its_memory_in_the_life_that_b
 fn a_container_that_is_ready_reads_while_another_still_gets_its_state_and_nothing_is_lost_if_that_life_ends()
  {
     runtime().block_on(async {
-        let restored = Arc::<AtomicU64>::default();
-        let job = Surviving {
-            expects: Some(Arc::clone(&restored)),
-            ..Surviving::new(u64::MAX)
-        };
-        let mut cluster = Cluster::of(job, WITH_EXPECTATION).await;
+        let (mut cluster, restored) = Cluster::with_expectation().await;
         let first = cluster.publish_more(EpochKind::Usual).await;
         cluster.memory.hold_back("expecting");
         let again = Arc::clone(&cluster.job.again);

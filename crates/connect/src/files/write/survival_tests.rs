@@ -1,6 +1,7 @@
 //! The file sink in jobs that keep their state: it dies, comes back, and each record is seen once.
 
 use std::fs;
+use std::path::Path;
 
 use ardea_core::{Cut, ErrorCode, StateChunk};
 use proptest::prelude::*;
@@ -290,15 +291,19 @@ fn no_records_make_an_empty_file_once() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
+/// What a sink has cut that ended before its first commit.
+fn left_unfinished(path: &Path) -> StateChunk {
+    let mut sink = Fed::new(write_lines(path).build(), kept_context(0, 1)).unwrap();
+    sink.feed([0, 1]).unwrap();
+    sink.cut(Cut::full(Epoch(1))).unwrap()
+}
+
 #[test]
 fn output_that_is_gone_or_too_short_is_not_passed_over() {
     for (content, why) in [(None, "is gone"), (Some("0\n"), "has 2 bytes")] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out.txt");
-        let mut before = Fed::new(write_lines(&path).build(), kept_context(0, 1)).unwrap();
-        before.feed([0, 1]).unwrap();
-        let cut = before.cut(Cut::full(Epoch(1))).unwrap();
-        drop(before);
+        let cut = left_unfinished(&path);
         let part = dir.path().join("out.txt.part");
         match content {
             Some(content) => fs::write(&part, content).unwrap(),
@@ -315,10 +320,7 @@ fn output_that_is_gone_or_too_short_is_not_passed_over() {
 fn what_an_earlier_life_still_holds_is_told_as_that() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out.txt");
-    let mut before = Fed::new(write_lines(&path).build(), kept_context(0, 1)).unwrap();
-    before.feed([0, 1]).unwrap();
-    let cut = before.cut(Cut::full(Epoch(1))).unwrap();
-    drop(before);
+    let cut = left_unfinished(&path);
     let part = dir.path().join("out.txt.part");
     // As whoever hangs, and could not be ended.
     let held = fs::File::options().write(true).open(part).unwrap();
