@@ -18,6 +18,8 @@ use crate::stage::{Feed, Stage};
 mod cuts;
 mod restart;
 
+use cuts::Tended;
+
 pub(crate) use restart::Remake;
 
 /// How a slice ended.
@@ -25,6 +27,8 @@ pub(crate) use restart::Remake;
 pub(crate) enum SliceEnd {
     /// Its time was over; there is more to do at once.
     Again,
+    /// What is left to do can wait until the thread has nothing else, and until this time: writing cuts.
+    Leisure { from: Duration },
     /// There is nothing to do until a queue, a waker or this deadline says so.
     Rest { wake_at: Option<Duration> },
     /// It has ended, well or not; it is not to be called again but for [`Tasklet::report`].
@@ -80,6 +84,8 @@ pub(crate) struct Tasklet {
     /// Whether an input waits for a more urgent one; the job is told when that has ended.
     is_urgent: bool,
     was_cut_short: bool,
+    /// When it last wrote at cuts.
+    wrote_at: Duration,
     /// Where its queues go when it ends.
     handover: Option<Handover>,
     /// Present if it is made anew when it fails.
@@ -111,13 +117,15 @@ impl Tasklet {
             at: Place::Stage(0),
             is_open: false,
             was_cut_short: false,
+            wrote_at: Duration::ZERO,
             handover: None,
             remake: None,
         }
     }
 
-    /// Works for up to a slice. Errors and panics of user code end up in the job.
-    pub(crate) fn run_slice(&mut self) -> SliceEnd {
+    /// Works for up to a slice; `has_leisure` says that nothing on this thread moved in the round before. Errors and panics of user code
+    /// end up in the job.
+    pub(crate) fn run_slice(&mut self, has_leisure: bool) -> SliceEnd {
         if self.job.signals.is_cancelled() {
             return self.end(true);
         }
@@ -126,7 +134,7 @@ impl Tasklet {
         }
         // What a panic that the user's code caught itself may have left.
         take_failed_index();
-        match catch_unwind(AssertUnwindSafe(|| self.work())) {
+        match catch_unwind(AssertUnwindSafe(|| self.work(has_leisure))) {
             Ok(Ok(SliceEnd::Finished)) => self.end(self.job.signals.is_cancelled()),
             Ok(Ok(end)) => end,
             Ok(Err(error)) => {
@@ -154,7 +162,7 @@ impl Tasklet {
         quietly(|| drop(job));
     }
 
-    fn work(&mut self) -> Result<SliceEnd> {
+    fn work(&mut self, has_leisure: bool) -> Result<SliceEnd> {
         if self.mailbox.has_changes() {
             self.change();
         }
@@ -180,9 +188,11 @@ impl Tasklet {
         if self.is_returning {
             (moved, now) = self.bring_back(moved, now)?;
         }
+        let mut tended = Tended::default();
         if self.has_cuts {
             // What was computed goes first.
-            (moved, now) = self.tend_cuts(moved, now)?;
+            tended = self.tend_cuts(has_leisure && !moved, now)?;
+            now = tended.until.unwrap_or(now);
         }
         self.end_slice(now - start)?;
         let is_finished = self.stages.iter().all(Stage::is_finished) && flushed;
@@ -191,6 +201,9 @@ impl Tasklet {
         }
         if moved || is_finished {
             return Ok(SliceEnd::Again);
+        }
+        if let Some(from) = tended.goes_on {
+            return Ok(SliceEnd::Leisure { from });
         }
         let is_blocked = self.count_blocked(flushed);
         let metrics = &self.stages[0].context.metrics;

@@ -197,6 +197,8 @@ pub(crate) fn start(shared: Arc<WorkerShared>, settings: WorkerSettings) -> Resu
                 has_served: false,
                 timers: Timers::default(),
                 taken: Vec::new(),
+                is_busy: false,
+                has_paused: false,
             }
             .run();
         })
@@ -225,6 +227,10 @@ struct Worker {
     timers: Timers,
     patience: Patience,
     taken: Vec<u32>,
+    /// Whether a tasklet moved something in the last round that could not wait.
+    is_busy: bool,
+    /// Whether one paused in that round that has only what can wait: the core is left to others meanwhile.
+    has_paused: bool,
 }
 
 impl Worker {
@@ -284,21 +290,30 @@ impl Worker {
         let mut taken = std::mem::take(&mut self.taken);
         self.shared.bell.take(&mut taken);
         let any = !taken.is_empty();
+        let has_leisure = !std::mem::take(&mut self.is_busy);
+        self.has_paused = false;
         for number in taken.drain(..) {
-            self.run_one(number);
+            self.run_one(number, has_leisure);
         }
         self.taken = taken;
         any
     }
 
-    fn run_one(&mut self, number: u32) {
+    fn run_one(&mut self, number: u32, has_leisure: bool) {
         // A number without a tasklet: a wake-up for one that has finished, or that arrives in a moment and is started then.
         let Some(slot) = self.tasklets.get_mut(number as usize) else {
             return;
         };
         let Some(tasklet) = slot else { return };
-        match tasklet.run_slice() {
-            SliceEnd::Again => self.shared.bell.add(number),
+        match tasklet.run_slice(has_leisure) {
+            SliceEnd::Again => {
+                self.is_busy = true;
+                self.shared.bell.add(number);
+            }
+            SliceEnd::Leisure { from } => {
+                self.has_paused = true;
+                self.timers.arm(number, from);
+            }
             SliceEnd::Rest {
                 wake_at: Some(deadline),
             } => self.timers.arm(number, deadline),
@@ -319,7 +334,10 @@ impl Worker {
     /// Rests until there is something to do: first looks for it, which wakes fastest, then sleeps.
     fn rest(&mut self, since: Duration) {
         let deadline = self.timers.next();
-        let look_until = since.saturating_add(self.patience.next());
+        let look_until = match self.has_paused {
+            true => since,
+            false => since.saturating_add(self.patience.next()),
+        };
         loop {
             if !self.shared.bell.is_silent() {
                 self.patience.learn(true);
@@ -334,7 +352,9 @@ impl Worker {
             }
             std::hint::spin_loop();
         }
-        self.patience.learn(false);
+        if !self.has_paused {
+            self.patience.learn(false);
+        }
         if self.shared.bell.may_sleep() && !self.is_over() {
             match deadline {
                 Some(deadline) => {

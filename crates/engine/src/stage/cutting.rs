@@ -19,6 +19,31 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// How many bytes a processor may write in a call: those of some ten microseconds.
 const CALL_BYTES: usize = 4 * 1024;
 
+/// How many times as long as a slice for cuts records go on in between, at the most.
+const MOST_PATIENCE: u32 = 8;
+/// After what time a cut that is not whole has half the patience.
+const HURRIES_AFTER: Duration = Duration::from_millis(500);
+
+/// How long it is from one slice for cuts to the next, in times of its length.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Pace {
+    /// Where records wait.
+    pub(crate) patience: u32,
+    /// Where none do. Others want the core as well: whoever moves frames, and writes what was cut.
+    pub(crate) rests: u32,
+}
+
+impl Pace {
+    /// Of a cut that was taken so long ago, and is not whole.
+    fn of_waiting(waits: Duration) -> Self {
+        let hurry = waits.as_millis() / HURRIES_AFTER.as_millis();
+        Pace {
+            patience: MOST_PATIENCE >> hurry.min(3),
+            rests: u32::from(hurry == 0),
+        }
+    }
+}
+
 /// The cuts of one stage.
 pub(crate) struct CutDesk {
     pub(super) name: InstanceName,
@@ -33,6 +58,8 @@ pub(crate) struct CutDesk {
     pub(super) committed: Option<Epoch>,
     /// What the processor has not been told yet, in order.
     fates: VecDeque<Fate>,
+    /// Whether the processor has not been called yet for one of them.
+    has_news: bool,
     /// The latest epoch that has ended here.
     ended: Epoch,
     last: Last,
@@ -79,6 +106,7 @@ impl CutDesk {
             chunk: None,
             committed: None,
             fates: VecDeque::new(),
+            has_news: false,
             ended,
             last: Last::NotTaken,
             is_leaving: false,
@@ -151,11 +179,13 @@ impl CutDesk {
             self.abandon(CutEnd::Superseded);
         }
         self.fates.push_back(fate);
+        self.has_news = true;
     }
 
     /// Tells the processor what came of epochs, until it says not now; whether anything moved.
     fn tell(&mut self, processor: &mut dyn Processor) -> Result<bool> {
         let mut moved = false;
+        self.has_news = false;
         while let Some(fate) = self.fates.front().copied() {
             let progress = match fate {
                 Fate::Committed(epoch) => processor.on_epoch_committed(epoch)?,
@@ -359,6 +389,20 @@ impl Stage {
             .is_some_and(|desk| matches!(desk.last, Last::HoldsOn(_)) || desk.has_work())
     }
 
+    /// How often there is a slice for its cuts; none if there is nothing to write or to tell. What came of an epoch is told at once. A cut
+    /// that is not whole after long is in more of a hurry: it has to be before too many epochs are due.
+    pub(crate) fn pace_of_cuts(&self, now: Duration) -> Option<Pace> {
+        let desk = self.cuts.as_ref().filter(|desk| desk.has_work())?;
+        if desk.has_news {
+            return Some(Pace::default());
+        }
+        let writing = desk.writing.as_ref();
+        let waits = writing.map_or(Duration::ZERO, |writing| {
+            now.saturating_sub(writing.taken_at)
+        });
+        Some(Pace::of_waiting(waits))
+    }
+
     /// Tells what came of epochs and writes on at a cut, until about this time; whether anything moved.
     pub(crate) fn tend_cuts(&mut self, until: Duration) -> Result<bool> {
         let Some(desk) = self.cuts.as_mut().filter(|desk| desk.has_work()) else {
@@ -374,5 +418,22 @@ impl Stage {
         self.context.metrics.count_cut_work(took);
         self.at = at;
         Ok(told | wrote)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_that_waits_for_long_is_in_a_hurry_and_records_still_have_half_of_the_time() {
+        let pace = |millis| {
+            let Pace { patience, rests } = Pace::of_waiting(Duration::from_millis(millis));
+            (patience, rests)
+        };
+        assert_eq!(pace(0), (8, 1));
+        assert_eq!(pace(500), (4, 0));
+        assert_eq!(pace(1_999), (1, 0));
+        assert_eq!(pace(60_000), (1, 0));
     }
 }

@@ -8,10 +8,25 @@ use super::{Place, SliceEnd, Tasklet};
 use crate::stage::Stage;
 
 /// How long a slice may take longer for cuts.
-const CUT_SLICE: Duration = Duration::from_micros(50);
+const CUT_SLICE: Duration = Duration::from_micros(100);
 
 /// The same on a thread of its own, where nobody else waits and slices are few.
 const CUT_SLICE_ALONE: Duration = Duration::from_millis(1);
+
+/// What came of tending cuts.
+#[derive(Default)]
+pub(super) struct Tended {
+    /// If there is more to do: from when on.
+    pub(super) goes_on: Option<Duration>,
+    /// The time then, if something was done.
+    pub(super) until: Option<Duration>,
+}
+
+impl Tended {
+    fn go_on(&mut self, from: Duration) {
+        self.goes_on = Some(self.goes_on.map_or(from, |earlier| earlier.min(from)));
+    }
+}
 
 impl Tasklet {
     /// Gives the stages back what they remembered; how the slice ends, if they have not got enough of it to begin.
@@ -53,20 +68,36 @@ impl Tasklet {
         Ok((moved, last))
     }
 
-    /// After the records of a slice: tells what came of epochs, and writes on at cuts. Says whether anything moved, then or `before`, and
-    /// when that was over.
-    pub(super) fn tend_cuts(&mut self, before: bool, now: Duration) -> Result<(bool, Duration)> {
-        let is_alone = self.turns.slice.is_zero();
-        let until = now + if is_alone { CUT_SLICE_ALONE } else { CUT_SLICE };
-        let mut moved = before;
-        let mut last = now;
+    /// After the records of a slice: tells what came of epochs, and writes on at cuts, where there is leisure for it or it is due.
+    pub(super) fn tend_cuts(&mut self, has_leisure: bool, now: Duration) -> Result<Tended> {
+        let slice = match self.turns.slice.is_zero() {
+            true => CUT_SLICE_ALONE,
+            false => CUT_SLICE,
+        };
+        let (wrote_at, mut tended) = (self.wrote_at, Tended::default());
         for at in 0..self.stages.len() {
-            if self.stages[at].has_cut_work() {
-                self.at = Place::Stage(at);
-                moved |= self.stages[at].tend_cuts(until)?;
-                last = self.stages[at].context.clock.now();
+            let Some(pace) = self.stages[at].pace_of_cuts(now) else {
+                continue;
+            };
+            let rests = match has_leisure {
+                true => pace.rests,
+                false => pace.patience,
+            };
+            if now < wrote_at + slice * rests {
+                tended.go_on(match has_leisure {
+                    true => wrote_at + slice * rests,
+                    false => now,
+                });
+                continue;
+            }
+            self.at = Place::Stage(at);
+            let moved = self.stages[at].tend_cuts(now + slice)?;
+            let until = self.stages[at].context.clock.now();
+            (self.wrote_at, tended.until) = (until, Some(until));
+            if moved {
+                tended.go_on(until + slice * pace.rests);
             }
         }
-        Ok((moved, last))
+        Ok(tended)
     }
 }

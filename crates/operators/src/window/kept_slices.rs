@@ -23,6 +23,8 @@ use crate::{KeyIndex, KeyedFold};
 
 /// How many entries a call looks at, at the most, for what belongs to a cut.
 const PLACES_PER_CALL: usize = 8 * 1024;
+/// How many places of keys a call frees, at the most: each is somewhere else in memory.
+const FREED_PER_CALL: usize = 512;
 /// How many bytes a call packs, about: those of some ten microseconds.
 const BYTES_PER_CALL: usize = 4 * 1024;
 
@@ -227,7 +229,7 @@ impl<K: Key, A> KeptSlices<K, A> {
         frozen: &mut FrozenSlices<A>,
         index: &mut KeyIndex<K>,
     ) -> Progress {
-        let (mut left, writing) = (PLACES_PER_CALL, self.log.writing());
+        let (mut left, writing) = (FREED_PER_CALL, self.log.writing());
         while let Some(Gone { gone_in, body }) = self.gone.front_mut() {
             if writing.is_some_and(|cut| cut.is_before(*gone_in)) {
                 break;
