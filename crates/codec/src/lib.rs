@@ -53,6 +53,7 @@ mod serde_tests;
 mod serde_values;
 
 mod fault;
+mod integers;
 mod reader;
 mod shapes;
 mod tag;

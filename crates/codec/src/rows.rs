@@ -14,7 +14,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use ardea_core::{Chunk, ChunkCodec, Error, ErrorCode, Result, Schema, Timestamp};
+use ardea_core::{Chunk, ChunkCodec, Error, ErrorCode, Integer, Result, Schema, Timestamp};
 
 use crate::wire::{Wire, WireError};
 use crate::{Exchange, SerdeValues};
@@ -35,6 +35,18 @@ pub trait ValueCodec<T>: Send + Sync {
     /// # Errors
     /// If it does not, or of others.
     fn get(&self, input: &[u8], count: usize, into: &mut Vec<T>) -> Result<(), BadValues>;
+
+    /// The integer that is all there is to a value, if one is; what it is put as tells the value as well.
+    fn integer(&self, value: &T) -> Option<Integer> {
+        let _ = value;
+        None
+    }
+
+    /// Appends what [`put`](Self::put) writes for a value that is this integer; whether some may be.
+    fn put_integer(&self, integer: Integer, out: &mut Vec<u8>) -> bool {
+        let _ = (integer, out);
+        false
+    }
 
     /// What the values look like, as far as that can be told without one. May take a millisecond.
     fn schema(&self) -> Schema {

@@ -6,11 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ardea_core::{Error, ErrorCode, Key, Result, Schema};
+use ardea_core::{Error, ErrorCode, Integer, Key, Result, Schema};
 use serde::de::Error as _;
 
 use crate::Exchange;
 use crate::fault::Fault;
+use crate::integers::{integer_of, write_kept};
 use crate::reader::Reader;
 use crate::rows::ValueCodec;
 use crate::shapes::Known;
@@ -92,6 +93,18 @@ impl<T: Exchange> ValueCodec<T> for SerdeValues {
             return Err(Fault::custom(OTHER_PLACES).into());
         }
         Ok(self.read(placed, count, into)?)
+    }
+
+    /// Of kept values, once one has been read back as it was written.
+    #[inline]
+    fn integer(&self, value: &T) -> Option<Integer> {
+        let is_found_by_names = self.are_kept && !self.by_places.load(Ordering::Relaxed);
+        let may_be = is_found_by_names && self.is_read_back.load(Ordering::Relaxed);
+        integer_of(value).filter(|_| may_be)
+    }
+
+    fn put_integer(&self, integer: Integer, out: &mut Vec<u8>) -> bool {
+        self.are_kept && write_kept(integer, out).is_ok()
     }
 
     fn schema(&self) -> Schema {

@@ -3,7 +3,7 @@
 use std::any::type_name;
 use std::sync::Arc;
 
-use ardea_core::{Error, ErrorCode, Result, Schema, StateCodec};
+use ardea_core::{Error, ErrorCode, Integer, Result, Schema, StateCodec};
 
 use crate::exchange::is_local;
 use crate::{Exchange, SerdeValues, ValueCodec};
@@ -67,6 +67,18 @@ impl<T, V: ValueCodec<T>> StateCodec<T> for StateValues<V> {
         };
         read.map_err(|error| bad().because(error))?;
         values.pop().ok_or_else(bad)
+    }
+
+    #[inline]
+    fn integer(&self, value: &T) -> Option<Integer> {
+        self.0.integer(value)
+    }
+
+    fn get_integer(&self, integer: Integer) -> Result<T> {
+        // As it stands elsewhere, so that it is read as there by a type that has changed since.
+        let mut bytes = Vec::with_capacity(16);
+        self.0.put_integer(integer, &mut bytes);
+        StateCodec::<T>::get(self, &bytes)
     }
 
     fn schema(&self) -> Schema {

@@ -120,9 +120,9 @@ pub use routing::{Broadcast, Custom, Keyed, Replicate, Routing, Scatter};
 pub use rows::Rows;
 pub use side_channel::{MessageCounts, MessageReport, SideChannel};
 pub use state::{
-    Cut, CutDraft, CutWriter, EnumSchema, FieldSchema, GoneKeys, LocalChange, LocalEntries,
-    LocalPlace, LocalStore, LocalView, RUNTIME_STATE, RestoredEntry, RestoredState, Schema,
-    StateChunk, StateCodec, StateEntries, StateEntry, StateForm, StateShape, StructSchema,
+    Cut, CutDraft, CutWriter, EnumSchema, FieldSchema, GoneKeys, Integer, IntegerType, LocalChange,
+    LocalEntries, LocalPlace, LocalStore, LocalView, RUNTIME_STATE, RestoredEntry, RestoredState,
+    Schema, StateChunk, StateCodec, StateEntries, StateEntry, StateForm, StateShape, StructSchema,
     Undecided, VariantSchema, instance_state,
 };
 pub use time::{Epoch, Timestamp};

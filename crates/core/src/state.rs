@@ -10,7 +10,7 @@
 //! * [`CutDraft`], [`GoneKeys`], [`instance_state`]: for those whose cuts are small;
 //! * [`Undecided`]: for those that wait for commits;
 //! * [`RestoredState`]: what hands them back;
-//! * [`StateCodec`]: how values become bytes;
+//! * [`StateCodec`]: how values become bytes, or an [`Integer`];
 //! * [`Schema`], [`StateShape`]: what they look like, told beside them;
 //! * [`LocalStore`]: where an instance puts what memory has no room for.
 //!
@@ -21,6 +21,7 @@ mod cut;
 mod draft;
 mod entry;
 pub mod instance_state;
+mod integer;
 mod local;
 mod restored;
 mod schema;
@@ -30,6 +31,7 @@ pub use codec::StateCodec;
 pub use cut::{Cut, CutWriter};
 pub use draft::{CutDraft, GoneKeys};
 pub use entry::{StateChunk, StateEntries, StateEntry};
+pub use integer::{Integer, IntegerType};
 pub use local::{LocalChange, LocalEntries, LocalPlace, LocalStore, LocalView};
 pub use restored::{RestoredEntry, RestoredState};
 pub use schema::{

@@ -35,7 +35,9 @@ pub(crate) use aside::Aside;
 pub(crate) use changes::Changes;
 pub(crate) use cold_entry::{Due, Dues};
 pub(crate) use cut_log::{CutAt, CutLog};
-pub(crate) use kept::{Rest, cut_short, put_part, put_time, twice, unless_kept, write_removed};
+pub(crate) use kept::{
+    KeptPart, Rest, cut_short, put_part, put_time, twice, unless_kept, write_removed,
+};
 pub(crate) use stamps::{Stamps, Sweep, Touch};
 pub(crate) use states::{KeyedStates, PLACES_PER_CALL, STATE};
 pub(crate) use timers::TimerSet;

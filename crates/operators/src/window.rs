@@ -24,6 +24,7 @@ mod intake;
 mod kept_slices;
 mod lag;
 mod open_slices;
+mod pack_form;
 mod pack_ledger;
 mod packs;
 mod restored_slices;

@@ -15,9 +15,11 @@ use proptest::prelude::*;
 
 mod entries;
 mod json;
+mod unpacked;
 
 use entries::{Entries, chunk_of};
 use json::json;
+use unpacked::unpacked;
 
 type Pair = (u16, i64);
 type Results<R> = Vec<(WindowResult<u16, R>, Timestamp)>;
@@ -419,25 +421,8 @@ fn size(entries: &Entries) -> (usize, usize) {
     let packs = entries
         .iter()
         .filter(|(place, _)| place.0.starts_with("slices"));
-    let held = packs.clone().map(|(_, pack)| held_in(pack)).sum();
+    let held = packs.clone().map(|(_, pack)| unpacked(pack).len()).sum();
     (held, packs.count())
-}
-
-/// How many entries a pack of counts holds.
-fn held_in(pack: &[u8]) -> usize {
-    let (mut rest, mut held) = (&pack[5..], 0);
-    while let Some((length, behind)) = rest.split_first() {
-        let group = 13;
-        rest = match usize::from(*length) {
-            0 => &behind[group..],
-            length => {
-                held += 1;
-                let acc = usize::from(behind[length - 1]);
-                &behind[length + acc..]
-            }
-        };
-    }
-    held
 }
 
 /// Takes a cut and writes it at once; it is committed.

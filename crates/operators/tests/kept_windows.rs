@@ -15,9 +15,11 @@ use ardea_testkit::{Expected, Harness, ProcessorTest, TestInput, Timestamp};
 
 mod entries;
 mod json;
+mod unpacked;
 
 use entries::{Entries, chunk_of};
 use json::json;
+use unpacked::unpacked;
 
 /// A run that is cancelled keeps nothing, and `contract_tests.rs` cancels such windows at many more points: here it is looked at once or
 /// twice. What keeps its state dies at points of its own in each run.
@@ -348,36 +350,6 @@ fn taken_up(entries: &Entries, by: impl Processor + 'static) -> Entries {
             },
         );
     apart.collect()
-}
-
-/// What a pack holds: slice, table and key, and whether that is pending with the accumulator.
-fn unpacked(pack: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let (mark, mut rest) = pack.split_at(5);
-    assert_eq!(mark, [255, 255, 255, 255, 1]);
-    let mut take = |length: usize| {
-        let (taken, left) = rest.split_at(length);
-        rest = left;
-        (taken.to_vec(), left.is_empty())
-    };
-    let (mut group, mut entries) = (Vec::new(), Vec::new());
-    loop {
-        let length = usize::from(take(1).0[0]);
-        if length == 0 {
-            group = take(13).0;
-            continue;
-        }
-        let key = take(length - 1).0;
-        // No accumulator here has more than two bytes of length.
-        let mut length = usize::from(take(1).0[0]);
-        if length >= 128 {
-            length += (usize::from(take(1).0[0]) << 7) - 128;
-        }
-        let (acc, is_last) = take(length);
-        entries.push(([&group[..12], &key].concat(), [&group[12..], &acc].concat()));
-        if is_last {
-            return entries;
-        }
-    }
 }
 
 /// What was committed and an increment laid over it hold what a full cut does: nothing that is gone stays. Of the cuts some are

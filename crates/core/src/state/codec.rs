@@ -1,6 +1,6 @@
 //! How values of state become bytes.
 
-use crate::{Result, Schema};
+use crate::{Error, ErrorCode, Integer, Result, Schema};
 
 /// Writes and reads values of one type, as they are kept beyond the life of an instance.
 ///
@@ -17,6 +17,23 @@ pub trait StateCodec<T>: Send + Sync {
     /// # Errors
     /// If they are none of this type.
     fn get(&self, bytes: &[u8]) -> Result<T>;
+
+    /// The integer that is all there is to a value, if one is: it takes less room and time where many stand behind each other. What comes
+    /// of [`get_integer`](Self::get_integer) is the value. One who names integers at times may do so at other times not.
+    fn integer(&self, value: &T) -> Option<Integer> {
+        let _ = value;
+        None
+    }
+
+    /// The value that is an integer.
+    ///
+    /// # Errors
+    /// If none of this type is.
+    fn get_integer(&self, integer: Integer) -> Result<T> {
+        let what = format!("an integer, {integer:?}, stands where there is none");
+        Err(Error::new(ErrorCode::BadRecord, what)
+            .hint("start the job as it was when the snapshot was taken"))
+    }
 
     /// What the values look like, as far as that can be told without one. May take a millisecond: ask once.
     fn schema(&self) -> Schema {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{
-    Error, ErrorCode, Key, PartitionId, RestoredEntry, RestoredState, Result, StateChunk,
+    Error, ErrorCode, Integer, Key, PartitionId, RestoredEntry, RestoredState, Result, StateChunk,
     StateCodec, StateShape, Timestamp,
 };
 
@@ -91,15 +91,27 @@ impl<K: Key, S> KeptAs<K, S> {
         self.state.put(state, out)
     }
 
-    /// A key that belongs to this partition, and its state, of which these bytes consist.
+    /// The integer that is all there is to a key, if one is.
+    #[inline]
+    pub(crate) fn integer_key(&self, key: &K) -> Option<Integer> {
+        self.key.integer(key)
+    }
+
+    /// The integer that is all there is to a state, if one is.
+    #[inline]
+    pub(crate) fn integer_state(&self, state: &S) -> Option<Integer> {
+        self.state.integer(state)
+    }
+
+    /// A key that belongs to this partition, and its state, which were written so.
     pub(crate) fn get(
         &self,
-        (key, state): (&[u8], &[u8]),
+        (key, state): (KeptPart<'_>, KeptPart<'_>),
         partition: Option<PartitionId>,
     ) -> Result<(K, S)> {
-        let key = self.key.get(key)?;
+        let key = key.get(&*self.key)?;
         check_place(&key, partition)?;
-        Ok((key, self.state.get(state)?))
+        Ok((key, state.get(&*self.state)?))
     }
 
     /// Appends a state.
@@ -132,6 +144,24 @@ impl<K: Key, S> KeptAs<K, S> {
     /// A state that was written by [`put_state`](Self::put_state).
     pub(crate) fn take_state(&self, rest: &mut Rest<'_>) -> Result<S> {
         self.state.get(rest.part()?)
+    }
+}
+
+/// What was written of a key, or of a state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KeptPart<'a> {
+    /// What the codec wrote.
+    Bytes(&'a [u8]),
+    /// The integer that it is.
+    Integer(Integer),
+}
+
+impl KeptPart<'_> {
+    fn get<T>(self, codec: &dyn StateCodec<T>) -> Result<T> {
+        match self {
+            KeptPart::Bytes(bytes) => codec.get(bytes),
+            KeptPart::Integer(integer) => codec.get_integer(integer),
+        }
     }
 }
 

@@ -1,29 +1,18 @@
 //! What a cut holds of slices, in packs: few entries, each with what many keys of a partition have.
 //!
-//! An entry lies under the *sequence* of its cut, eight bytes, and its number among those of its partition in that cut, four bytes, both
-//! with the highest byte first. A partition's state is what its packs say in order of their sequences: later ones override earlier ones.
-//! The value begins with [`MARK`] and the version of the form. Then come groups, one for each slice that follows another: a zero, the
-//! slice (8), the number of its table (4), and whether that is pending (1); behind it each key, its length and one, and its accumulator
-//! behind its length. Lengths are LEB128.
+//! How they are written: see [`pack_form`](super::pack_form).
 
-use ardea_core::{
-    Error, ErrorCode, Key, PARTITION_COUNT, PartitionId, RestoredEntry, Result, StateChunk,
-};
+use ardea_core::{Key, PARTITION_COUNT, PartitionId, Result, StateChunk};
 
 use super::open_slices::SliceId;
-use crate::keyed::{KeptAs, Rest, cut_short};
+use super::pack_form::{place, put_entry};
+use crate::keyed::KeptAs;
 
-/// How a pack begins. Entries of a key each, as they were written before there were packs, begin with its length, which is never this.
-const MARK: [u8; 4] = [u8::MAX; 4];
-/// The version of the form.
-const VERSION: u8 = 1;
 /// About how many bytes a pack has at the most: so much of each partition is held while a cut is written.
 const PACK_BYTES: usize = 16 * 1024;
 /// How many bytes of each partition gather before they go to its pack. Keys come in no order of their partitions: packs themselves lie so that
 /// a thousand ends of them have no room in the caches near a core, these do.
 const NEAR_BYTES: usize = 200;
-/// The bytes of a key of an entry.
-const PLACE_BYTES: usize = 12;
 
 /// The packs of the cut that is being written, by partition.
 #[derive(Default)]
@@ -223,28 +212,6 @@ impl Buffer {
     }
 }
 
-/// Appends an entry of this table, behind what it needs before it if it is the first of its pack or follows one of another table.
-fn put_entry<K: Key, A>(
-    out: &mut Vec<u8>,
-    (is_first, group): (bool, Option<(SliceId, bool)>),
-    kept: &KeptAs<K, A>,
-    (of, key, acc): ((SliceId, bool), &K, &A),
-) -> Result<()> {
-    if is_first {
-        out.extend_from_slice(&MARK);
-        out.push(VERSION);
-    }
-    if group != Some(of) {
-        let ((slice, number), is_pending) = of;
-        out.push(0);
-        out.extend_from_slice(&slice.to_le_bytes());
-        out.extend_from_slice(&number.to_le_bytes());
-        out.push(is_pending.into());
-    }
-    put_measured(out, 1, |out| kept.put_bare_key(key, out))?;
-    put_measured(out, 0, |out| kept.put_bare_state(acc, out))
-}
-
 /// Says that a pack is gone.
 pub(crate) fn write_gone(
     chunk: &mut StateChunk,
@@ -256,106 +223,17 @@ pub(crate) fn write_gone(
     chunk.write_removed(name, partition, |out| append(out, &key))
 }
 
-/// The sequence of a pack, and its number; none if the entry is older than packs are.
-pub(crate) fn place_of(entry: &RestoredEntry<'_>) -> Result<Option<(u64, u32)>> {
-    if !entry.value.starts_with(&MARK) {
-        return Ok(None);
-    }
-    let place = <[u8; PLACE_BYTES]>::try_from(entry.key).map_err(|_| cut_short())?;
-    let mut rest = Rest::of(&place);
-    let sequence = u64::from_be_bytes(rest.array()?);
-    Ok(Some((sequence, u32::from_be_bytes(rest.array()?))))
-}
-
-/// Hands what a pack holds to `take`: the slice and number of the table, whether it was pending, the key and the accumulator.
-///
-/// # Errors
-/// Those of `take`, and if the pack breaks off or is of a later version.
-pub(crate) fn unpack<K: Key, A>(
-    kept: &KeptAs<K, A>,
-    entry: &RestoredEntry<'_>,
-    mut take: impl FnMut((SliceId, bool), K, A) -> Result<()>,
-) -> Result<()> {
-    let mut rest = Rest::of(entry.value);
-    let [_, _, _, _, version] = rest.array()?;
-    if version != VERSION {
-        let what = format!("slices are kept in the form {version}, which is not known here");
-        return Err(Error::new(ErrorCode::BadRecord, what)
-            .hint("a later version of Ardea has written them: go on with that"));
-    }
-    let mut group = None;
-    while !rest.is_empty() {
-        let length = take_length(&mut rest)?;
-        let Some(length) = length.checked_sub(1) else {
-            let slice = i64::from_le_bytes(rest.array()?);
-            let number = u32::from_le_bytes(rest.array()?);
-            let [is_pending] = rest.array()?;
-            group = Some(((slice, number), is_pending != 0));
-            continue;
-        };
-        let key = rest.bytes_of(length)?;
-        let length = take_length(&mut rest)?;
-        let acc = rest.bytes_of(length)?;
-        let (key, acc) = kept.get((key, acc), entry.partition)?;
-        take(group.ok_or_else(cut_short)?, key, acc)?;
-    }
-    Ok(())
-}
-
-fn place(sequence: u64, number: u32) -> [u8; PLACE_BYTES] {
-    let mut place = [0; PLACE_BYTES];
-    place[..8].copy_from_slice(&sequence.to_be_bytes());
-    place[8..].copy_from_slice(&number.to_be_bytes());
-    place
-}
-
 fn append(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
     out.extend_from_slice(bytes);
     Ok(())
 }
 
-/// Appends what `put` does, behind its length and `more`.
-fn put_measured(
-    out: &mut Vec<u8>,
-    more: usize,
-    put: impl FnOnce(&mut Vec<u8>) -> Result<()>,
-) -> Result<()> {
-    let start = out.len();
-    // Nearly all lengths take one byte.
-    out.push(0);
-    put(out)?;
-    let mut left = out.len() - start - 1 + more;
-    let mut at = start;
-    while left >= 0x80 {
-        out[at] = left as u8 | 0x80;
-        left >>= 7;
-        at += 1;
-        out.insert(at, 0);
-    }
-    out[at] = left as u8;
-    Ok(())
-}
-
-fn take_length(rest: &mut Rest<'_>) -> Result<usize> {
-    let (mut length, mut shift) = (0usize, 0);
-    loop {
-        let [byte] = rest.array()?;
-        let bits = usize::from(byte & 0x7f);
-        if shift > 28 {
-            return Err(cut_short());
-        }
-        length |= bits << shift;
-        if byte < 0x80 {
-            return Ok(length);
-        }
-        shift += 7;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_core::StateCodec;
+    use crate::keyed::cut_short;
+    use crate::window::pack_form::{place_of, unpack};
+    use ardea_core::{RestoredEntry, StateCodec};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use std::sync::Arc;
@@ -456,29 +334,5 @@ mod tests {
             prop_assert!(packs.counts().is_empty() && written(&mut packs).is_empty());
         }
 
-        #[test]
-        fn what_is_no_pack_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-            let value = [&MARK[..], &[VERSION], &bytes].concat();
-            let entry = RestoredEntry {
-                state: "s",
-                partition: None,
-                key: &[0; PLACE_BYTES],
-                value: &value,
-            };
-            let _ = unpack(&kept(), &entry, |_, _, _| Ok(()));
-        }
-    }
-
-    #[test]
-    fn a_pack_of_a_later_form_is_refused() {
-        let value = [&MARK[..], &[VERSION + 1]].concat();
-        let entry = RestoredEntry {
-            state: "s",
-            partition: None,
-            key: &[0; PLACE_BYTES],
-            value: &value,
-        };
-        let error = unpack(&kept(), &entry, |_, _, _| Ok(())).unwrap_err();
-        assert!(error.to_string().contains("form 2"), "{error}");
     }
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use ardea_core::{Key, PARTITION_COUNT, PartitionId, RestoredEntry, Result, Watermark};
 
 use super::open_slices::{SliceId, SliceTable};
+use super::pack_form::{place_of, unpack};
 use super::pack_ledger::{PackLedger, RowKeys};
-use super::packs::{place_of, unpack};
 use super::spec::{ALL_SLICES, Slice, WindowSpec};
 use super::told::Told;
 use crate::KeyTable;

@@ -1,0 +1,49 @@
+//! Packs of slices taken apart, as `docs/savepoints.md` describes them, by other code than that which writes them.
+
+/// What a pack holds that was written by a codec which knows no integers: where each entry lies (slice, table and key), and what it is
+/// (whether that is pending, and the accumulator).
+pub fn unpacked(pack: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mark, mut rest) = pack.split_at(5);
+    assert_eq!(mark, [255, 255, 255, 255, 2]);
+    let (mut slice, mut table) = (0, 0);
+    let mut entries = Vec::new();
+    while let Some((head, behind)) = rest.split_first() {
+        rest = behind;
+        match head {
+            0 => {
+                let distance = number(&mut rest);
+                let distance = (distance >> 1) as i64 ^ -((distance & 1) as i64);
+                slice += distance;
+                table = number(&mut rest);
+            }
+            1 => {
+                let (key, acc) = (bytes(&mut rest), bytes(&mut rest));
+                let place = [&slice.to_be_bytes()[..], &(table >> 1).to_be_bytes(), &key];
+                let what = [&[(table & 1) as u8][..], &acc];
+                entries.push((place.concat(), what.concat()));
+            }
+            _ => panic!("an entry of the kinds {head}"),
+        }
+    }
+    entries
+}
+
+fn bytes(rest: &mut &[u8]) -> Vec<u8> {
+    let length = number(rest) as usize;
+    let (bytes, behind) = rest.split_at(length);
+    *rest = behind;
+    bytes.to_vec()
+}
+
+fn number(rest: &mut &[u8]) -> u64 {
+    let (mut number, mut shift) = (0, 0);
+    loop {
+        let (byte, behind) = rest.split_first().expect("a number that ends");
+        *rest = behind;
+        number |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+        if *byte < 0x80 {
+            return number;
+        }
+    }
+}
