@@ -336,6 +336,12 @@ impl Stage {
         self.named(error)
     }
 
+    /// Whether what it does next is to end an epoch. Whatever came of epochs before that was said is to be heard first.
+    #[inline]
+    pub(crate) fn ends_epoch(&self) -> bool {
+        matches!(self.phase, Phase::Epoch(_))
+    }
+
     /// Does one thing, if the outbox has been moved on: a batch of records, or a call of the callback at hand.
     ///
     /// Says whether anything moved.
@@ -483,6 +489,7 @@ impl Stage {
             Event::EpochEnd(epoch, took) => {
                 self.context.metrics.count_alignment(took);
                 self.phase = Phase::Epoch(epoch);
+                return Ok(true);
             }
             Event::EdgeDone { input, last } => self.phase = Phase::EdgeDone { input, last },
         }
@@ -545,7 +552,7 @@ impl Stage {
     fn end_epoch(&mut self, epoch: Epoch) -> Result<bool> {
         let progress = self.processor.on_epoch(epoch, &mut self.outbox)?;
         if progress.done {
-            self.take_cut(epoch);
+            self.take_cut(epoch)?;
             self.outbox.marker(Marker::EpochEnd(epoch));
             self.context.metrics.count_epoch();
             self.phase = match self.kind {
@@ -561,7 +568,7 @@ impl Stage {
         if is_source && let Some(epoch) = self.context.signals.next_epoch(self.epochs_ended) {
             self.epochs_ended = epoch.0;
             self.phase = Phase::Epoch(epoch);
-            return self.end_epoch(epoch);
+            return Ok(true);
         }
         if self.rests() {
             return Ok(false);

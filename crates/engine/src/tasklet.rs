@@ -324,6 +324,9 @@ impl Tasklet {
         loop {
             let mut moved = true;
             for _ in 0..between_looks {
+                if self.has_to_hear() {
+                    return Ok((true, clock.now()));
+                }
                 moved = self.pass()?;
                 if !moved {
                     break;
@@ -341,6 +344,13 @@ impl Tasklet {
             };
             before = now;
         }
+    }
+
+    /// Whether an epoch is about to end, and something may have come of those before that the stages have not heard: a cut that does not
+    /// know of the last commit holds too much.
+    #[inline]
+    fn has_to_hear(&self) -> bool {
+        self.mailbox.has_changes() && self.stages.iter().any(Stage::ends_epoch)
     }
 
     fn open(&mut self) -> Result<()> {

@@ -319,14 +319,17 @@ impl Stage {
     }
 
     /// An epoch has ended, and the processor is done with it.
-    pub(super) fn take_cut(&mut self, epoch: Epoch) {
+    pub(super) fn take_cut(&mut self, epoch: Epoch) -> Result<()> {
         let watermark = self.told_watermark();
         if let Some(desk) = &mut self.cuts {
+            // What was committed a moment ago has not to be in it again: that may be everything.
+            desk.tell(&mut *self.processor)?;
             desk.ended = epoch;
             let at = (epoch, false);
             desk.take(at, &mut *self.processor, &self.context, watermark);
             self.is_at_cut = true;
         }
+        Ok(())
     }
 
     /// The stage has ended. If it is gone for good, what it leaves counts in all later epochs.

@@ -296,6 +296,20 @@ fn an_increment_is_since_the_last_epoch_that_was_told_committed() {
 }
 
 #[test]
+fn an_epoch_that_ends_right_behind_a_commit_holds_what_changed_since() {
+    let witness = Witness::with_entries(1);
+    let node = fast_node();
+    let (job, keeper) = start(&node, &witness.dag(u64::MAX), Guarantee::ExactlyOnce);
+    let mut before = None;
+    for epoch in 1..=50 {
+        before = Some(commit(&job, &keeper, before.as_deref(), epoch, &ALL));
+    }
+    let expected = (2..=50).map(|epoch| Cut::changes(Epoch(epoch), Epoch(epoch - 1)));
+    assert_eq!(witness.takes()[1..], expected.collect::<Vec<_>>());
+    stop(&job);
+}
+
+#[test]
 fn a_cut_that_can_not_be_written_gives_up_its_epoch_and_not_the_job() {
     let witness = Witness::with_entries(1);
     let node = fast_node();
