@@ -20,7 +20,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const CALL_BYTES: usize = 4 * 1024;
 
 /// How many times as long as a slice for cuts records go on in between, at the most.
-const MOST_PATIENCE: u32 = 8;
+const MOST_PATIENCE: u32 = 16;
 /// After what time a cut that is not whole has half the patience.
 const HURRIES_AFTER: Duration = Duration::from_millis(500);
 

@@ -83,9 +83,9 @@ impl Tasklet {
                 true => pace.rests,
                 false => pace.patience,
             };
-            if now < wrote_at + slice * rests {
+            if now < wrote_at + slice * rests / 2 {
                 tended.go_on(match has_leisure {
-                    true => wrote_at + slice * rests,
+                    true => wrote_at + slice * rests / 2,
                     false => now,
                 });
                 continue;
@@ -95,7 +95,7 @@ impl Tasklet {
             let until = self.stages[at].context.clock.now();
             (self.wrote_at, tended.until) = (until, Some(until));
             if moved {
-                tended.go_on(until + slice * pace.rests);
+                tended.go_on(until + slice * pace.rests / 2);
             }
         }
         Ok(tended)
