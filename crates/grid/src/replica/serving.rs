@@ -173,12 +173,15 @@ impl Replica {
         else {
             return Ok(());
         };
-        let known = self.shelf.get(*map, key);
-        let known = known.map_or(0, |entry| {
-            Store::cost_of(entry.key.len(), entry.value.len())
-        });
-        let more = Store::cost_of(key.len(), value.len()).saturating_sub(known);
-        self.quota.check(*map, more)?;
+        let cost = Store::cost_of(key.len(), value.len());
+        // What the key has already is looked for where it matters: it lies anywhere in memory.
+        if self.quota.check(*map, cost).is_err() {
+            let known = self.shelf.get(*map, key);
+            let known = known.map_or(0, |entry| {
+                Store::cost_of(entry.key.len(), entry.value.len())
+            });
+            self.quota.check(*map, cost.saturating_sub(known))?;
+        }
         // Changes that are under way take their places later: there is twice as much as they can need.
         let fits = |store: &Store| store.has_place(key.len(), value.len() + 2 * self.log.bytes());
         match self.shelf.map(*map).is_none_or(fits) {
