@@ -110,6 +110,11 @@ impl Serializer for Probe {
         serialize_unit_variant(&'static str, u32, &'static str);
     }
 
+    /// As for who writes them.
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
     fn collect_str<T: Display + ?Sized>(self, _: &T) -> Result<Integer, Other> {
         Err(Other)
     }
@@ -199,6 +204,20 @@ mod tests {
         assert_eq!(integer_of(&Named { number: 7 }), None);
         assert_eq!(integer_of(&"7"), None);
         assert_eq!(integer_of(&7i128), None);
+    }
+
+    #[test]
+    fn who_asks_whether_people_read_it_is_told_the_same_as_by_the_writer() {
+        struct Span;
+        impl Serialize for Span {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                match to.is_human_readable() {
+                    true => to.serialize_u64(7),
+                    false => (7u64, 0u32).serialize(to),
+                }
+            }
+        }
+        assert_eq!(integer_of(&Span), None);
     }
 
     #[test]

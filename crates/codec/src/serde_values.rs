@@ -99,8 +99,10 @@ impl<T: Exchange> ValueCodec<T> for SerdeValues {
     #[inline]
     fn integer(&self, value: &T) -> Option<Integer> {
         let is_found_by_names = self.are_kept && !self.by_places.load(Ordering::Relaxed);
-        let may_be = is_found_by_names && self.is_read_back.load(Ordering::Relaxed);
-        integer_of(value).filter(|_| may_be)
+        match is_found_by_names && self.is_read_back.load(Ordering::Relaxed) {
+            true => integer_of(value),
+            false => None,
+        }
     }
 
     fn put_integer(&self, integer: Integer, out: &mut Vec<u8>) -> bool {

@@ -77,7 +77,9 @@ impl<T, V: ValueCodec<T>> StateCodec<T> for StateValues<V> {
     fn get_integer(&self, integer: Integer) -> Result<T> {
         // As it stands elsewhere, so that it is read as there by a type that has changed since.
         let mut bytes = Vec::with_capacity(16);
-        self.0.put_integer(integer, &mut bytes);
+        if !self.0.put_integer(integer, &mut bytes) {
+            return Err(integer.unexpected());
+        }
         StateCodec::<T>::get(self, &bytes)
     }
 

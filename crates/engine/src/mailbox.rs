@@ -1,7 +1,8 @@
 //! What a running tasklet is told to change of itself.
 //!
 //! Who rearranges a job posts changes and wakes the tasklet; the tasklet alone carries them out, between two slices. So nothing that
-//! records pass through is shared with anybody, and a change costs a tasklet that has none one relaxed look a slice.
+//! records pass through is shared with anybody, and a change costs a tasklet that has none one relaxed look a slice,
+//! and one each time before it lets records pass on through its stages.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -249,9 +249,7 @@ impl Stage {
     pub(crate) fn at_hand(&mut self) -> u64 {
         let read = self.inboxes.iter().map(Inbox::len).sum::<usize>();
         let lanes = 0..self.outbox.lanes();
-        let written = lanes
-            .map(|lane| self.outbox.chunk_mut(lane).len())
-            .sum::<usize>();
+        let written: usize = lanes.map(|lane| self.outbox.chunk_mut(lane).len()).sum();
         (read + written) as u64
     }
 
@@ -334,12 +332,6 @@ impl Stage {
             None => error,
         };
         self.named(error)
-    }
-
-    /// Whether what it does next is to end an epoch. Whatever came of epochs before that was said is to be heard first.
-    #[inline]
-    pub(crate) fn ends_epoch(&self) -> bool {
-        matches!(self.phase, Phase::Epoch(_))
     }
 
     /// Does one thing, if the outbox has been moved on: a batch of records, or a call of the callback at hand.
@@ -550,9 +542,10 @@ impl Stage {
     }
 
     fn end_epoch(&mut self, epoch: Epoch) -> Result<bool> {
+        self.tell_news_of_epochs()?;
         let progress = self.processor.on_epoch(epoch, &mut self.outbox)?;
         if progress.done {
-            self.take_cut(epoch)?;
+            self.take_cut(epoch);
             self.outbox.marker(Marker::EpochEnd(epoch));
             self.context.metrics.count_epoch();
             self.phase = match self.kind {

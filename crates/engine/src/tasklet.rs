@@ -35,6 +35,15 @@ pub(crate) enum SliceEnd {
     Finished,
 }
 
+/// What a thread knows when it gives a slice.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Round {
+    /// Nothing moved on it in the round before but what can wait.
+    pub(crate) has_leisure: bool,
+    /// When one of its tasklets last wrote at cuts.
+    pub(crate) wrote_at: Duration,
+}
+
 /// What is being called, so that a panic can be laid to it.
 #[derive(Clone, Copy, Debug)]
 enum Place {
@@ -123,9 +132,8 @@ impl Tasklet {
         }
     }
 
-    /// Works for up to a slice; `has_leisure` says that nothing on this thread moved in the round before. Errors and panics of user code
-    /// end up in the job.
-    pub(crate) fn run_slice(&mut self, has_leisure: bool) -> SliceEnd {
+    /// Works for up to a slice. Errors and panics of user code end up in the job.
+    pub(crate) fn run_slice(&mut self, round: Round) -> SliceEnd {
         if self.job.signals.is_cancelled() {
             return self.end(true);
         }
@@ -134,7 +142,7 @@ impl Tasklet {
         }
         // What a panic that the user's code caught itself may have left.
         take_failed_index();
-        match catch_unwind(AssertUnwindSafe(|| self.work(has_leisure))) {
+        match catch_unwind(AssertUnwindSafe(|| self.work(round))) {
             Ok(Ok(SliceEnd::Finished)) => self.end(self.job.signals.is_cancelled()),
             Ok(Ok(end)) => end,
             Ok(Err(error)) => {
@@ -162,7 +170,7 @@ impl Tasklet {
         quietly(|| drop(job));
     }
 
-    fn work(&mut self, has_leisure: bool) -> Result<SliceEnd> {
+    fn work(&mut self, round: Round) -> Result<SliceEnd> {
         if self.mailbox.has_changes() {
             self.change();
         }
@@ -191,7 +199,12 @@ impl Tasklet {
         let mut tended = Tended::default();
         if self.has_cuts {
             // What was computed goes first.
-            tended = self.tend_cuts(has_leisure && !moved, now)?;
+            let has_leisure = round.has_leisure && !moved;
+            let round = Round {
+                has_leisure,
+                ..round
+            };
+            tended = self.tend_cuts(round, now)?;
             now = tended.until.unwrap_or(now);
         }
         self.end_slice(now - start)?;
@@ -202,9 +215,6 @@ impl Tasklet {
         if moved || is_finished {
             return Ok(SliceEnd::Again);
         }
-        if let Some(from) = tended.goes_on {
-            return Ok(SliceEnd::Leisure { from });
-        }
         let is_blocked = self.count_blocked(flushed);
         let metrics = &self.stages[0].context.metrics;
         metrics.begin_rest(now, is_blocked);
@@ -213,8 +223,12 @@ impl Tasklet {
             let tends = (stage.has_cut_work() || stage.is_returning()).then_some(poll);
             stage.next_call(poll).into_iter().chain(tends).min()
         };
-        Ok(SliceEnd::Rest {
-            wake_at: self.stages.iter().filter_map(next_call).min(),
+        let wake_at = self.stages.iter().filter_map(next_call).min();
+        Ok(match tended.goes_on {
+            Some(from) => SliceEnd::Leisure {
+                from: wake_at.map_or(from, |at| at.min(from)),
+            },
+            None => SliceEnd::Rest { wake_at },
         })
     }
 

@@ -15,7 +15,7 @@ use crate::bell::Bell;
 use crate::cores::{pin_to, wake_on_time};
 use crate::patience::Patience;
 use crate::ready::MAX_TASKLETS;
-use crate::tasklet::{SliceEnd, Tasklet};
+use crate::tasklet::{Round, SliceEnd, Tasklet};
 use crate::timers::Timers;
 
 /// What others see of a thread.
@@ -198,7 +198,8 @@ pub(crate) fn start(shared: Arc<WorkerShared>, settings: WorkerSettings) -> Resu
                 timers: Timers::default(),
                 taken: Vec::new(),
                 is_busy: false,
-                has_paused: false,
+                wrote_at: Duration::ZERO,
+                paused_until: Duration::ZERO,
             }
             .run();
         })
@@ -229,8 +230,10 @@ struct Worker {
     taken: Vec<u32>,
     /// Whether a tasklet moved something in the last round that could not wait.
     is_busy: bool,
-    /// Whether one paused in that round that has only what can wait: the core is left to others meanwhile.
-    has_paused: bool,
+    /// When a tasklet last wrote at cuts.
+    wrote_at: Duration,
+    /// Until when those pause that have only what can wait: the core is left to others meanwhile.
+    paused_until: Duration,
 }
 
 impl Worker {
@@ -291,27 +294,32 @@ impl Worker {
         self.shared.bell.take(&mut taken);
         let any = !taken.is_empty();
         let has_leisure = !std::mem::take(&mut self.is_busy);
-        self.has_paused = false;
         for number in taken.drain(..) {
-            self.run_one(number, has_leisure);
+            let round = Round {
+                has_leisure,
+                wrote_at: self.wrote_at,
+            };
+            self.run_one(number, round);
         }
         self.taken = taken;
         any
     }
 
-    fn run_one(&mut self, number: u32, has_leisure: bool) {
+    fn run_one(&mut self, number: u32, round: Round) {
         // A number without a tasklet: a wake-up for one that has finished, or that arrives in a moment and is started then.
         let Some(slot) = self.tasklets.get_mut(number as usize) else {
             return;
         };
         let Some(tasklet) = slot else { return };
-        match tasklet.run_slice(has_leisure) {
+        let end = tasklet.run_slice(round);
+        self.wrote_at = self.wrote_at.max(tasklet.wrote_at());
+        match end {
             SliceEnd::Again => {
                 self.is_busy = true;
                 self.shared.bell.add(number);
             }
             SliceEnd::Leisure { from } => {
-                self.has_paused = true;
+                self.paused_until = self.paused_until.max(from);
                 self.timers.arm(number, from);
             }
             SliceEnd::Rest {
@@ -334,7 +342,8 @@ impl Worker {
     /// Rests until there is something to do: first looks for it, which wakes fastest, then sleeps.
     fn rest(&mut self, since: Duration) {
         let deadline = self.timers.next();
-        let look_until = match self.has_paused {
+        let is_pause = since < self.paused_until;
+        let look_until = match is_pause {
             true => since,
             false => since.saturating_add(self.patience.next()),
         };
@@ -352,7 +361,7 @@ impl Worker {
             }
             std::hint::spin_loop();
         }
-        if !self.has_paused {
+        if !is_pause {
             self.patience.learn(false);
         }
         if self.shared.bell.may_sleep() && !self.is_over() {

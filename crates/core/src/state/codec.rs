@@ -1,6 +1,6 @@
 //! How values of state become bytes.
 
-use crate::{Error, ErrorCode, Integer, Result, Schema};
+use crate::{Integer, Result, Schema};
 
 /// Writes and reads values of one type, as they are kept beyond the life of an instance.
 ///
@@ -30,9 +30,7 @@ pub trait StateCodec<T>: Send + Sync {
     /// # Errors
     /// If none of this type is.
     fn get_integer(&self, integer: Integer) -> Result<T> {
-        let what = format!("an integer, {integer:?}, stands where there is none");
-        Err(Error::new(ErrorCode::BadRecord, what)
-            .hint("start the job as it was when the snapshot was taken"))
+        Err(integer.unexpected())
     }
 
     /// What the values look like, as far as that can be told without one. May take a millisecond: ask once.

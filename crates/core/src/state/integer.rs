@@ -1,5 +1,7 @@
 //! Integers that are all there is to a value.
 
+use crate::error::{Error, ErrorCode};
+
 /// The type of an integer that fits into 64 bits. The numbers are part of what is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -78,6 +80,13 @@ impl Integer {
     /// Itself, if it has no sign; of a type that has one, the numbers 0, -1, 1, -2 and so on are 0, 1, 2, 3.
     pub fn magnitude(self) -> u64 {
         self.magnitude
+    }
+
+    /// The error where a value can't be an integer.
+    pub fn unexpected(self) -> Error {
+        let what = format!("an integer, {self:?}, stands where there can be none");
+        Error::new(ErrorCode::BadRecord, what)
+            .hint("start the job as it was when the snapshot was taken")
     }
 
     /// Its value, in the lowest bits, as many as its type has; the sign goes on above them.

@@ -10,7 +10,7 @@ use ardea_core::{
     Watermark,
 };
 
-use super::{Kind, Stage, told_before};
+use super::{Kind, Phase, Stage, told_before};
 use crate::cuts::{CutEnd, CutReport, CutSink, Fate, InstanceName};
 use crate::stage::restoring::Restoring;
 
@@ -19,27 +19,38 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// How many bytes a processor may write in a call: those of some ten microseconds.
 const CALL_BYTES: usize = 4 * 1024;
 
-/// How many times as long as a slice for cuts records go on in between, at the most.
-const MOST_PATIENCE: u32 = 16;
+/// How long what came of epochs may take before the next one ends.
+const NEWS_SLICE: Duration = Duration::from_micros(100);
+/// For how many times as long as a slice for cuts records go on in between, at the most.
+const MOST_PATIENCE: u32 = 8;
 /// After what time a cut that is not whole has half the patience.
 const HURRIES_AFTER: Duration = Duration::from_millis(500);
 
-/// How long it is from one slice for cuts to the next, in times of its length.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Pace {
-    /// Where records wait.
-    pub(crate) patience: u32,
-    /// Where none do. Others want the core as well: whoever moves frames, and writes what was cut.
-    pub(crate) rests: u32,
+/// How long it is from one slice for cuts to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pace {
+    /// What came of an epoch is told at once.
+    News,
+    /// Not all of it could be told in a slice.
+    Telling,
+    /// A cut is being written, and was taken so long ago.
+    Writing(Duration),
 }
 
 impl Pace {
-    /// Of a cut that was taken so long ago, and is not whole.
-    fn of_waiting(waits: Duration) -> Self {
-        let hurry = waits.as_millis() / HURRIES_AFTER.as_millis();
-        Pace {
-            patience: MOST_PATIENCE >> hurry.min(3),
-            rests: u32::from(hurry == 0),
+    /// The time between two slices of this length, if nothing else moves on the thread, or if records wait. A cut that is not whole after
+    /// long is in a hurry: it has to be before too many epochs are due.
+    pub(crate) fn pause(self, slice: Duration, has_leisure: bool) -> Duration {
+        let hurry = match self {
+            Pace::News => return Duration::ZERO,
+            Pace::Telling => 3,
+            Pace::Writing(since) => since.as_millis() / HURRIES_AFTER.as_millis(),
+        };
+        match has_leisure {
+            // Others want the core as well: whoever moves frames, and writes what was cut.
+            true if hurry == 0 => slice / 2,
+            true => Duration::ZERO,
+            false => slice * (MOST_PATIENCE >> hurry.min(3)),
         }
     }
 }
@@ -182,8 +193,13 @@ impl CutDesk {
         self.has_news = true;
     }
 
-    /// Tells the processor what came of epochs, until it says not now; whether anything moved.
-    fn tell(&mut self, processor: &mut dyn Processor) -> Result<bool> {
+    /// Tells the processor what came of epochs, until it says not now, or about this time; whether anything moved.
+    fn tell(
+        &mut self,
+        processor: &mut dyn Processor,
+        context: &InstanceContext,
+        until: Duration,
+    ) -> Result<bool> {
         let mut moved = false;
         self.has_news = false;
         while let Some(fate) = self.fates.front().copied() {
@@ -192,19 +208,24 @@ impl CutDesk {
                 Fate::GivenUp(epoch) => processor.on_epoch_given_up(epoch)?,
             };
             moved |= progress.made | progress.done;
-            if !progress.done {
+            if progress.done {
+                self.was_told(fate, processor);
+            } else if !progress.made || context.clock.now() >= until {
                 break;
-            }
-            self.fates.pop_front();
-            if let Fate::Committed(epoch) = fate {
-                self.committed = self.committed.max(Some(epoch));
-                if let Some(sink) = &self.sink {
-                    sink.heard(&self.name, epoch);
-                }
-                self.let_go(processor);
             }
         }
         Ok(moved)
+    }
+
+    fn was_told(&mut self, fate: Fate, processor: &dyn Processor) {
+        self.fates.pop_front();
+        if let Fate::Committed(epoch) = fate {
+            self.committed = self.committed.max(Some(epoch));
+            if let Some(sink) = &self.sink {
+                sink.heard(&self.name, epoch);
+            }
+            self.let_go(processor);
+        }
     }
 
     /// A stage that has ended may go when its last cut is written, and committed if it waits for that.
@@ -319,17 +340,25 @@ impl Stage {
     }
 
     /// An epoch has ended, and the processor is done with it.
-    pub(super) fn take_cut(&mut self, epoch: Epoch) -> Result<()> {
+    pub(super) fn take_cut(&mut self, epoch: Epoch) {
         let watermark = self.told_watermark();
         if let Some(desk) = &mut self.cuts {
-            // What was committed a moment ago has not to be in it again: that may be everything.
-            desk.tell(&mut *self.processor)?;
             desk.ended = epoch;
             let at = (epoch, false);
             desk.take(at, &mut *self.processor, &self.context, watermark);
             self.is_at_cut = true;
         }
-        Ok(())
+    }
+
+    /// Before an epoch ends, tells what came of those before: what was committed a moment ago has not to be in the next cut again, and
+    /// that may be everything.
+    pub(super) fn tell_news_of_epochs(&mut self) -> Result<()> {
+        let Some(desk) = self.cuts.as_mut().filter(|desk| !desk.fates.is_empty()) else {
+            return Ok(());
+        };
+        let until = self.context.clock.now() + NEWS_SLICE;
+        let told = desk.tell(&mut *self.processor, &self.context, until);
+        told.map(drop)
     }
 
     /// The stage has ended. If it is gone for good, what it leaves counts in all later epochs.
@@ -392,18 +421,23 @@ impl Stage {
             .is_some_and(|desk| matches!(desk.last, Last::HoldsOn(_)) || desk.has_work())
     }
 
-    /// How often there is a slice for its cuts; none if there is nothing to write or to tell. What came of an epoch is told at once. A cut
-    /// that is not whole after long is in more of a hurry: it has to be before too many epochs are due.
+    /// Whether what it does next is to end an epoch. Whatever came of epochs before that was said is to be heard first.
+    #[inline]
+    pub(crate) fn ends_epoch(&self) -> bool {
+        matches!(self.phase, Phase::Epoch(_))
+    }
+
+    /// How often there is a slice for its cuts; none if there is nothing to write or to tell.
     pub(crate) fn pace_of_cuts(&self, now: Duration) -> Option<Pace> {
         let desk = self.cuts.as_ref().filter(|desk| desk.has_work())?;
-        if desk.has_news {
-            return Some(Pace::default());
-        }
         let writing = desk.writing.as_ref();
-        let waits = writing.map_or(Duration::ZERO, |writing| {
-            now.saturating_sub(writing.taken_at)
-        });
-        Some(Pace::of_waiting(waits))
+        Some(match desk.fates.is_empty() {
+            _ if desk.has_news => Pace::News,
+            false => Pace::Telling,
+            true => Pace::Writing(writing.map_or(Duration::ZERO, |writing| {
+                now.saturating_sub(writing.taken_at)
+            })),
+        })
     }
 
     /// Tells what came of epochs and writes on at a cut, until about this time; whether anything moved.
@@ -414,7 +448,7 @@ impl Stage {
         // Not in the name of a record, but the records that wait are still there.
         let at = mem::take(&mut self.at);
         let start = self.context.clock.now();
-        let told = desk.tell(&mut *self.processor)?;
+        let told = desk.tell(&mut *self.processor, &self.context, until)?;
         let wrote = desk.write(&mut *self.processor, &self.context, until);
         self.take_wanted_cut();
         let took = self.context.clock.now() - start;
@@ -430,13 +464,14 @@ mod tests {
 
     #[test]
     fn a_cut_that_waits_for_long_is_in_a_hurry_and_records_still_have_half_of_the_time() {
-        let pace = |millis| {
-            let Pace { patience, rests } = Pace::of_waiting(Duration::from_millis(millis));
-            (patience, rests)
-        };
-        assert_eq!(pace(0), (8, 1));
-        assert_eq!(pace(500), (4, 0));
-        assert_eq!(pace(1_999), (1, 0));
-        assert_eq!(pace(60_000), (1, 0));
+        let slice = Duration::from_micros(100);
+        let pauses = |pace: Pace| [true, false].map(|leisure| pace.pause(slice, leisure));
+        let after = |millis| pauses(Pace::Writing(Duration::from_millis(millis)));
+        assert_eq!(after(0), [slice / 2, slice * 8]);
+        assert_eq!(after(500), [Duration::ZERO, slice * 4]);
+        assert_eq!(after(1_999), [Duration::ZERO, slice]);
+        assert_eq!(after(60_000), [Duration::ZERO, slice]);
+        assert_eq!(pauses(Pace::Telling), [Duration::ZERO, slice]);
+        assert_eq!(pauses(Pace::News), [Duration::ZERO; 2]);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ardea_core::{Progress, Result};
 
-use super::{Place, SliceEnd, Tasklet};
+use super::{Place, Round, SliceEnd, Tasklet};
 use crate::stage::Stage;
 
 /// How long a slice may take longer for cuts.
@@ -69,25 +69,25 @@ impl Tasklet {
     }
 
     /// After the records of a slice: tells what came of epochs, and writes on at cuts, where there is leisure for it or it is due.
-    pub(super) fn tend_cuts(&mut self, has_leisure: bool, now: Duration) -> Result<Tended> {
+    pub(super) fn tend_cuts(&mut self, round: Round, now: Duration) -> Result<Tended> {
         let slice = match self.turns.slice.is_zero() {
             true => CUT_SLICE_ALONE,
             false => CUT_SLICE,
         };
-        let (wrote_at, mut tended) = (self.wrote_at, Tended::default());
+        // At leisure a pause is one of the whole thread; where records wait each has its turns.
+        let wrote_at = match round.has_leisure {
+            true => self.wrote_at.max(round.wrote_at),
+            false => self.wrote_at,
+        };
+        let mut tended = Tended::default();
         for at in 0..self.stages.len() {
             let Some(pace) = self.stages[at].pace_of_cuts(now) else {
                 continue;
             };
-            let rests = match has_leisure {
-                true => pace.rests,
-                false => pace.patience,
-            };
-            if now < wrote_at + slice * rests / 2 {
-                tended.go_on(match has_leisure {
-                    true => wrote_at + slice * rests / 2,
-                    false => now,
-                });
+            let due = wrote_at + pace.pause(slice, round.has_leisure);
+            if now < due {
+                // If records wait, leisure may come before it is due.
+                tended.go_on(if round.has_leisure { due } else { now });
                 continue;
             }
             self.at = Place::Stage(at);
@@ -95,9 +95,14 @@ impl Tasklet {
             let until = self.stages[at].context.clock.now();
             (self.wrote_at, tended.until) = (until, Some(until));
             if moved {
-                tended.go_on(until + slice * pace.rests / 2);
+                tended.go_on(until + pace.pause(slice, true));
             }
         }
         Ok(tended)
+    }
+
+    /// When it last wrote at cuts.
+    pub(crate) fn wrote_at(&self) -> Duration {
+        self.wrote_at
     }
 }

@@ -304,8 +304,8 @@ fn an_epoch_that_ends_right_behind_a_commit_holds_what_changed_since() {
     for epoch in 1..=50 {
         before = Some(commit(&job, &keeper, before.as_deref(), epoch, &ALL));
     }
-    let expected = (2..=50).map(|epoch| Cut::changes(Epoch(epoch), Epoch(epoch - 1)));
-    assert_eq!(witness.takes()[1..], expected.collect::<Vec<_>>());
+    let since = witness.takes().into_iter().filter_map(|cut| cut.since);
+    assert!(since.eq((1..50).map(Epoch)));
     stop(&job);
 }
 

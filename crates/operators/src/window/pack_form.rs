@@ -286,7 +286,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_no_pack_is_refused(
+        fn any_bytes_are_a_pack_or_an_error(
             version in FIRST_VERSION..=VERSION, bytes in prop::collection::vec(any::<u8>(), 0..60),
         ) {
             let value = [&MARK[..], &[version], &bytes].concat();
