@@ -138,7 +138,13 @@ impl Survival {
             .find(|guarantee| guarantee.as_str() == name)
             .ok_or_else(|| resolved.refuse("guarantee", "there is none of this name"))?;
         if !guarantee.keeps_state() {
-            return Ok(None);
+            return match resolved.text("recovery.from")? {
+                "" => Ok(None),
+                _ => Err(resolved.refuse(
+                    "recovery.from",
+                    "a job without a guarantee has no state to begin with: give it one, as with guarantee=exactly-once",
+                )),
+            };
         }
         let survival = match resolved.text("snapshots.folder")? {
             "" => Survival::in_memory(),
@@ -170,11 +176,21 @@ mod tests {
     use super::*;
     use ardea_core::settings::{Resolver, Schema};
 
-    fn survival(flags: &[&str]) -> Option<Survival> {
+    fn told(flags: &[&str]) -> Result<Option<Survival>> {
         let schema = Schema::of(SURVIVAL_SETTINGS);
         let flags = flags.iter().copied();
-        let resolved = Resolver::new(&schema).flags(flags).resolve().unwrap();
-        Survival::from_settings(&resolved).unwrap()
+        Survival::from_settings(&Resolver::new(&schema).flags(flags).resolve()?)
+    }
+
+    fn survival(flags: &[&str]) -> Option<Survival> {
+        told(flags).unwrap()
+    }
+
+    #[test]
+    fn state_to_begin_with_is_refused_where_nothing_is_promised() {
+        let error = told(&["recovery.from=saved"]).unwrap_err();
+        assert!(error.to_string().contains("guarantee"), "{error}");
+        assert!(told(&["recovery.from=saved", "guarantee=exactly-once"]).is_ok());
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub fn exit_code(code: ErrorCode) -> u8 {
         | ErrorCode::NameTaken
         | ErrorCode::NoSuchJob
         | ErrorCode::NoSuchContainer
+        | ErrorCode::NoSuchHost
         | ErrorCode::NoSuchEntry
         | ErrorCode::NoSuchSnapshot
         | ErrorCode::WrongCluster

@@ -393,6 +393,18 @@ impl JobMaster {
             .manager
             .spread_over(&plan, &record.packing, containers)
             .map_err(|error| Refused::impossible(&error))?;
+        let most = next.containers().len();
+        if most != containers.get() as usize {
+            let message = format!(
+                "{containers} workers are too many: with what has to stay together, its instances can be in {most}"
+            );
+            let hint = format!("ask for up to {most} workers, or for more instances first");
+            return Err(Refused::Impossible {
+                resources: false,
+                message,
+                hint: Some(hint),
+            });
+        }
         let next = self.sized(next);
         if next == *plan {
             return Ok(false);

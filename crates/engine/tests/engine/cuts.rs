@@ -300,10 +300,9 @@ fn an_epoch_that_ends_right_behind_a_commit_holds_what_changed_since() {
     let witness = Witness::with_entries(1);
     let node = fast_node();
     let (job, keeper) = start(&node, &witness.dag(u64::MAX), Guarantee::ExactlyOnce);
-    let mut before = None;
-    for epoch in 1..=50 {
-        before = Some(commit(&job, &keeper, before.as_deref(), epoch, &ALL));
-    }
+    let commit =
+        |before: Option<Arc<_>>, epoch| Some(commit(&job, &keeper, before.as_deref(), epoch, &ALL));
+    (1..=50).fold(None, commit);
     let since = witness.takes().into_iter().filter_map(|cut| cut.since);
     assert!(since.eq((1..50).map(Epoch)));
     stop(&job);

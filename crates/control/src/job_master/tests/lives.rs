@@ -473,8 +473,12 @@ fn a_job_is_spread_over_more_workers_and_over_fewer_again_and_only_what_moves_is
     let mut desk = living();
     desk.commit_next();
     let over = |count| Command::Rescale(NonZeroU32::new(count).unwrap());
-    // It is already.
+    // It is already, and has four instances.
     assert_eq!(desk.command(over(2)), Some(Ok(())));
+    let Some(Err(refused)) = desk.command(over(5)) else {
+        panic!("five workers for four instances");
+    };
+    assert!(refused.to_string().contains("can be in 4"), "{refused}");
     assert_eq!(desk.master.phase(), &JobPhase::Running);
     assert_eq!(desk.command(over(3)), Some(Ok(())));
     assert_eq!(desk.master.phase(), &JobPhase::Updating);
