@@ -19,7 +19,7 @@ mod restoring;
 mod returning;
 mod told_before;
 
-pub(crate) use cutting::CutDesk;
+pub(crate) use cutting::{CUT_SLICE, CutDesk};
 pub(crate) use restoring::Restoring;
 use returning::Returning;
 

@@ -19,12 +19,15 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// How many bytes a processor may write in a call: those of some ten microseconds.
 const CALL_BYTES: usize = 4 * 1024;
 
-/// How long what came of epochs may take before the next one ends.
-const NEWS_SLICE: Duration = Duration::from_micros(100);
+/// How long a slice may take longer for cuts, and for what came of epochs before the next one ends.
+pub(crate) const CUT_SLICE: Duration = Duration::from_micros(100);
 /// For how many times as long as a slice for cuts records go on in between, at the most.
 const MOST_PATIENCE: u32 = 8;
 /// After what time a cut that is not whole has half the patience.
 const HURRIES_AFTER: Duration = Duration::from_millis(500);
+
+/// How often that is halved, at the most.
+const MOST_HURRY: u32 = 3;
 
 /// How long it is from one slice for cuts to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,14 +46,17 @@ impl Pace {
     pub(crate) fn pause(self, slice: Duration, has_leisure: bool) -> Duration {
         let hurry = match self {
             Pace::News => return Duration::ZERO,
-            Pace::Telling => 3,
-            Pace::Writing(since) => since.as_millis() / HURRIES_AFTER.as_millis(),
+            Pace::Telling => MOST_HURRY,
+            Pace::Writing(since) => {
+                let halvings = since.as_millis() / HURRIES_AFTER.as_millis();
+                halvings.min(MOST_HURRY.into()) as u32
+            }
         };
         match has_leisure {
             // Others want the core as well: whoever moves frames, and writes what was cut.
             true if hurry == 0 => slice / 2,
             true => Duration::ZERO,
-            false => slice * (MOST_PATIENCE >> hurry.min(3)),
+            false => slice * (MOST_PATIENCE >> hurry),
         }
     }
 }
@@ -356,7 +362,7 @@ impl Stage {
         let Some(desk) = self.cuts.as_mut().filter(|desk| !desk.fates.is_empty()) else {
             return Ok(());
         };
-        let until = self.context.clock.now() + NEWS_SLICE;
+        let until = self.context.clock.now() + CUT_SLICE;
         let told = desk.tell(&mut *self.processor, &self.context, until);
         told.map(drop)
     }

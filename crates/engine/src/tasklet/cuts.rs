@@ -5,12 +5,9 @@ use std::time::Duration;
 use ardea_core::{Progress, Result};
 
 use super::{Place, Round, SliceEnd, Tasklet};
-use crate::stage::Stage;
+use crate::stage::{CUT_SLICE, Stage};
 
-/// How long a slice may take longer for cuts.
-const CUT_SLICE: Duration = Duration::from_micros(100);
-
-/// The same on a thread of its own, where nobody else waits and slices are few.
+/// How long a slice may take longer for cuts on a thread of its own, where nobody else waits and slices are few.
 const CUT_SLICE_ALONE: Duration = Duration::from_millis(1);
 
 /// What came of tending cuts.

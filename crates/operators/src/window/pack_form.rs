@@ -173,18 +173,11 @@ fn put_integer(out: &mut Vec<u8>, integer: Integer) -> u8 {
 /// Appends what `put` does, behind its length; its kind.
 fn put_measured(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<u8> {
     let start = out.len();
-    // Nearly all lengths take one byte.
-    out.push(0);
     put(out)?;
-    let mut left = out.len() - start - 1;
-    let mut at = start;
-    while left >= 0x80 {
-        out[at] = left as u8 | 0x80;
-        left >>= 7;
-        at += 1;
-        out.insert(at, 0);
-    }
-    out[at] = left as u8;
+    let end = out.len();
+    put_number(out, (end - start) as u64);
+    let by = out.len() - end;
+    out[start..].rotate_right(by);
     Ok(0)
 }
 
