@@ -7,7 +7,7 @@ use crate::frame::{Cutter, Encoded, LENGTH_BYTES, decode};
 use crate::security::Security;
 
 /// The version of what couriers say to each other before messages flow.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// What a first frame begins with, before the version.
 const LETTERS: [u8; 4] = *b"ARDC";
@@ -23,6 +23,9 @@ const MOST_REASON: usize = 300;
 pub struct Greeting {
     /// The job that it speaks of, if it speaks of one: as its processes write it, with the submission.
     pub job: Option<String>,
+    /// Whom it wants to speak to, if only that one will do: an address may be somebody else's meanwhile. Who listens there says in its
+    /// [admission](crate::Listener::bind_for) who it is.
+    pub whom: Option<String>,
     /// What it wants, such as `worker 3.1 to its master`.
     pub purpose: String,
 }
@@ -32,6 +35,7 @@ impl Greeting {
     pub fn new(purpose: impl Into<String>) -> Self {
         Greeting {
             job: None,
+            whom: None,
             purpose: purpose.into(),
         }
     }
@@ -39,6 +43,12 @@ impl Greeting {
     /// The same, speaking of this job.
     pub fn of_job(mut self, job: impl Into<String>) -> Self {
         self.job = Some(job.into());
+        self
+    }
+
+    /// The same, for nobody but this one.
+    pub fn for_whom(mut self, whom: impl Into<String>) -> Self {
+        self.whom = Some(whom.into());
         self
     }
 }
@@ -290,7 +300,7 @@ mod tests {
         let (why, text) = reason(judge(&bytes, &Security::new("harbour")));
         assert_eq!(why, Reason::Version);
         assert!(
-            text.contains("version 9") && text.contains("version 1"),
+            text.contains("version 9") && text.contains(&format!("version {VERSION}")),
             "{text}"
         );
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ardea_core::{ErrorCode, Token};
-use ardea_courier::{Courier, Encoded, Greeting, Limits, Listener, Security, connect};
+use ardea_courier::{Courier, Encoded, Greeting, Limits, Listener, Security, VERSION, connect};
 use ardea_tls::testing::certificates;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -171,7 +171,7 @@ fn another_version_is_told_both_numbers() {
         socket.read_to_end(&mut said).await.unwrap();
         let said = String::from_utf8_lossy(&said);
         assert!(
-            said.contains("version 9") && said.contains("version 1"),
+            said.contains("version 9") && said.contains(&format!("version {VERSION}")),
             "{said}"
         );
     });
@@ -304,7 +304,7 @@ proptest! {
                 let mut sent = bytes;
                 if looks_like_a_greeting {
                     let length = (sent.len() as u32 + 6).to_le_bytes();
-                    sent.splice(0..0, [&length[..], b"ARDC", &[1, 0]].concat());
+                    sent.splice(0..0, [&length[..], b"ARDC", &[2, 0]].concat());
                 }
                 // It may have been sent away already.
                 let _ = socket.write_all(&sent).await;

@@ -8,7 +8,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use ardea_exchange::Sockets;
-use ardea_grid::{Member, Node, NodeAction, NodeEvent, Outcome, Refusal, View, Word};
+use ardea_grid::{Member, Node, NodeAction, NodeEvent, Outcome, View, Word};
 use foldhash::fast::FixedState;
 
 use crate::asker::Asker;
@@ -160,7 +160,7 @@ impl Driver {
             Order::Connected(to, outcome) => {
                 let outcome = outcome.map(|apart| *apart);
                 let unsent = self.post.connected(now, &to, outcome);
-                self.refuse(&to, unsent);
+                self.are_unsent(unsent);
             }
             Order::Listen(map, ear, ready) => {
                 self.ears.add(map, ear, ready);
@@ -226,8 +226,12 @@ impl Driver {
         for action in actions.drain(..) {
             match action {
                 NodeAction::Tell(to, word) => {
-                    if let Some(unsent) = self.post.add(now, &to, word) {
-                        self.refuse(&to, vec![unsent]);
+                    let unsent = self.post.add(now, &to, word);
+                    self.are_unsent(unsent);
+                }
+                NodeAction::Recall(to, numbers) => {
+                    for number in self.post.recall(to, &numbers) {
+                        self.take_event(NodeEvent::Unsent(number));
                     }
                 }
                 NodeAction::Ended(id, outcome) => {
@@ -254,17 +258,11 @@ impl Driver {
         self.standing.change(|seen| seen.view = Some(view));
     }
 
-    /// What was not sent was certainly not done: it is as if it had been refused.
-    fn refuse(&mut self, to: &Arc<str>, unsent: Vec<Word>) {
-        let view = self.node.view().cloned();
-        let mut members = view.iter().flat_map(|view| &view.members);
-        let Some(member) = members.find(|member| member.endpoint == *to) else {
-            return;
-        };
-        for word in unsent {
+    /// What was not sent was certainly not done: the requests among it are tried again.
+    fn are_unsent(&mut self, words: impl IntoIterator<Item = Word>) {
+        for word in words {
             if let Word::Request { number, .. } = word {
-                let refused = Word::Reply(number, Outcome::Refused(Refusal::NotPrimary));
-                self.take_event(NodeEvent::From(member.clone(), refused));
+                self.take_event(NodeEvent::Unsent(number));
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::helm::Helm;
 use crate::map::GridMap;
 use crate::orders::{Order, Orders};
 use crate::plain::Plain;
-use crate::post::{Post, listen};
+use crate::post::{Post, listen, listener};
 use crate::room::Room;
 use crate::standing::Standing;
 
@@ -205,11 +205,11 @@ fn endpoint(given: &str, at: SocketAddr) -> Result<String> {
 }
 
 /// Listens there, from the threads of this runtime. Waiting for it with them would panic in a task of another one.
-fn bound(address: &str, security: &Security, runtime: &Handle) -> Result<Listener> {
+fn bound(address: &str, security: &Security, me: MemberId, runtime: &Handle) -> Result<Listener> {
     let (tell, told) = channel();
     let (address, security) = (address.to_string(), security.clone());
     runtime.spawn(async move {
-        let _ = tell.send(Listener::bind(&address, security).await);
+        let _ = tell.send(listener(&address, security, me).await);
     });
     told.recv().map_err(|error| {
         Error::new(ErrorCode::Internal, "the threads of a grid have ended").because(error)
@@ -232,9 +232,9 @@ fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Poller)
         stuck_within: limits.stuck_within.or(Some(stuck)),
         ..limits
     });
-    let listener = bound(&address, &security, runtime)?;
-    let endpoint = endpoint(&address, listener.address())?;
     let id = member.unwrap_or_else(fresh_member);
+    let listener = bound(&address, &security, id, runtime)?;
+    let endpoint = endpoint(&address, listener.address())?;
     let me = Member::new(id, host.unwrap_or_else(host_name), endpoint);
     let poller = Poller::new()?;
     let (orders, waiting) = Orders::new(poller.doorbell());

@@ -68,6 +68,21 @@ impl Mailbox {
         }
         letter
     }
+
+    /// Takes requests out again, given by their numbers in order; which of them were there.
+    pub fn recall(&mut self, numbers: &[u64]) -> Vec<u64> {
+        let mut recalled = Vec::new();
+        let bytes = &mut self.bytes;
+        self.rest.retain(|(word, weight)| match word {
+            Word::Request { number, .. } if numbers.binary_search(number).is_ok() => {
+                *bytes -= weight;
+                recalled.push(*number);
+                false
+            }
+            _ => true,
+        });
+        recalled
+    }
 }
 
 /// About how long a word is, in bytes.
@@ -204,5 +219,24 @@ mod tests {
         assert!(mailbox.put(copies(1)).is_some());
         assert_eq!(mailbox.take().len(), 1);
         assert!(mailbox.put(copies(1)).is_none());
+    }
+
+    #[test]
+    fn requests_that_still_wait_can_be_taken_out() {
+        let request = |number| Word::Request {
+            partition: 0,
+            reign: ViewNumber(1),
+            number,
+            floor: 1,
+            operation: Operation::Clear(ardea_grid::MapId(1)),
+        };
+        let mut mailbox = Mailbox::default();
+        for number in [1, 2, 3, 5] {
+            assert!(mailbox.put(request(number)).is_none());
+        }
+        assert!(mailbox.put(reply(2, 10)).is_none());
+        assert_eq!(mailbox.recall(&[2, 4, 5]), [2, 5]);
+        assert_eq!(mailbox.take(), [request(1), request(3), reply(2, 10)]);
+        assert_eq!(mailbox.bytes, 0);
     }
 }

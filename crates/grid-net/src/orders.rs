@@ -7,7 +7,7 @@ use std::time::Duration;
 use ardea_core::{PartitionId, Result};
 use ardea_courier::Apart;
 use ardea_exchange::Doorbell;
-use ardea_grid::{MapId, MemberId, Operation};
+use ardea_grid::{MapId, MemberId, Operation, Recipient};
 
 use crate::asker::Asker;
 use crate::ears::Ear;
@@ -27,7 +27,7 @@ pub(crate) enum Order {
     /// Somebody has connected.
     Accepted(Box<Apart>),
     /// That is what came of connecting to a member.
-    Connected(Arc<str>, Result<Box<Apart>>),
+    Connected(Recipient, Result<Box<Apart>>),
     /// Have that hear of a map, and say when it does.
     Listen(MapId, Arc<dyn Ear>, Sender<()>),
     /// Somebody is proven to be dead.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ardea_core::Result;
 use ardea_courier::{Apart, Greeting, Listener, Security, connect};
 use ardea_exchange::Sockets;
-use ardea_grid::{Member, Word};
+use ardea_grid::{Member, MemberId, Recipient, Word};
 use tokio::runtime::Handle;
 
 use crate::line::{Ended, Letter, Line};
@@ -36,13 +36,20 @@ pub(crate) struct Post {
     ways: Vec<Way>,
 }
 
-/// The way to one member.
+/// The way to one member, or to whoever is at an address.
 struct Way {
-    to: Arc<str>,
+    to: Recipient,
     waiting: Mailbox,
     stage: Stage,
     /// When something was last sent.
     used: Instant,
+}
+
+impl Way {
+    fn leads_to(&self, to: &Recipient) -> bool {
+        let (its, endpoint) = (&self.to.endpoint, &to.endpoint);
+        self.to.member == to.member && (Arc::ptr_eq(its, endpoint) || its == endpoint)
+    }
 }
 
 enum Stage {
@@ -71,13 +78,13 @@ impl Post {
     }
 
     /// Takes a word for whoever is there; it leaves with the next [`push`](Self::push). What doesn't fit is given back.
-    pub fn add(&mut self, now: Instant, to: &Arc<str>, word: Word) -> Option<Word> {
-        let is_it = |way: &Way| Arc::ptr_eq(&way.to, to) || way.to == *to;
+    pub fn add(&mut self, now: Instant, to: &Recipient, word: Word) -> Option<Word> {
+        let is_it = |way: &Way| way.leads_to(to);
         let at = match self.ways.iter().position(is_it) {
             Some(at) => at,
             None => {
                 self.ways.push(Way {
-                    to: Arc::clone(to),
+                    to: to.clone(),
                     waiting: Mailbox::default(),
                     stage: Stage::Apart(now),
                     used: now,
@@ -86,6 +93,14 @@ impl Post {
             }
         };
         self.ways[at].waiting.put(word)
+    }
+
+    /// Takes requests to a member back, given by their numbers in order; which of them had not left.
+    pub fn recall(&mut self, to: MemberId, numbers: &[u64]) -> Vec<u64> {
+        let ways = self.ways.iter_mut();
+        ways.filter(|way| way.to.member == Some(to))
+            .flat_map(|way| way.waiting.recall(numbers))
+            .collect()
     }
 
     /// Sends what goes without waiting; whether that was something.
@@ -105,7 +120,7 @@ impl Post {
                 Stage::Apart(until) if now >= *until && !way.waiting.is_empty() => {
                     way.stage = Stage::Connecting;
                     let carrier = Carrier {
-                        to: Arc::clone(&way.to),
+                        to: way.to.clone(),
                         me: self.me.clone(),
                         security: self.security.clone(),
                     };
@@ -119,8 +134,8 @@ impl Post {
     }
 
     /// That is what came of connecting. The words that waited for it in vain, if it failed.
-    pub fn connected(&mut self, now: Instant, to: &Arc<str>, outcome: Result<Apart>) -> Vec<Word> {
-        let Some(way) = self.ways.iter_mut().find(|way| way.to == *to) else {
+    pub fn connected(&mut self, now: Instant, to: &Recipient, outcome: Result<Apart>) -> Vec<Word> {
+        let Some(way) = self.ways.iter_mut().find(|way| way.leads_to(to)) else {
             return Vec::new();
         };
         let line = outcome.ok().and_then(|apart| {
@@ -199,20 +214,35 @@ fn pushed(line: &mut Line, waiting: &mut Mailbox) -> Result<usize, Ended> {
 
 /// Makes a connection.
 struct Carrier {
-    to: Arc<str>,
+    to: Recipient,
     me: Member,
     security: Security,
 }
 
 impl Carrier {
     async fn connect(self, orders: Orders) {
-        let greeting = Greeting::new(format!("member {} of a grid", self.me.id));
-        let courier = connect(&self.to, &greeting, &self.security, CONNECTS_WITHIN).await;
+        let mut greeting = Greeting::new(format!("member {} of a grid", self.me.id));
+        if let Some(whom) = self.to.member {
+            greeting = greeting.for_whom(whom.to_string());
+        }
+        let address = &*self.to.endpoint;
+        let courier = connect(address, &greeting, &self.security, CONNECTS_WITHIN).await;
         let outcome = courier.and_then(|courier| courier.apart());
         orders
             .bring(Order::Connected(self.to, outcome.map(Box::new)))
             .await;
     }
+}
+
+/// Listens there for those who want to speak to this member. One that was there before may be who they mean: its connections aren't taken over, and what
+/// they would have said is certainly not done.
+pub(crate) async fn listener(address: &str, security: Security, me: MemberId) -> Result<Listener> {
+    let me = me.to_string();
+    Listener::bind_for(address, security, move |greeting| match &greeting.whom {
+        Some(whom) if *whom != me => Err(format!("member {whom} isn't here, this is member {me}")),
+        _ => Ok(()),
+    })
+    .await
 }
 
 /// Takes whoever connects, until the listener is dropped.

@@ -27,7 +27,7 @@ pub use word::{Ballot, CouncilWord, Ping};
 
 use crate::succession::Claim;
 use crate::view::View;
-use crate::{Member, MemberId};
+use crate::{Member, MemberId, Recipient};
 
 /// How often members hear of each other, and what follows if they don't.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,8 +71,8 @@ pub enum CouncilEvent {
 /// What is to be done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CouncilAction {
-    /// Tell it to whoever is there.
-    Tell(Arc<str>, CouncilWord),
+    /// Tell it to that one, and to nobody else.
+    Tell(Recipient, CouncilWord),
     /// This is the view now.
     Installed(Arc<View>),
     /// This member belongs to the grid no more: it has left, or was taken for gone. Everything that it keeps is void.
@@ -276,8 +276,8 @@ impl Council {
             Standing::Joining(seeds, grid) => {
                 for seed in seeds {
                     let word = CouncilWord::Join(self.me.clone(), *grid);
-                    self.actions
-                        .push(CouncilAction::Tell(Arc::clone(seed), word));
+                    let whoever = Recipient::whoever_is_at(Arc::clone(seed));
+                    self.actions.push(CouncilAction::Tell(whoever, word));
                 }
             }
             Standing::Member => {
@@ -336,8 +336,7 @@ impl Council {
 
     fn tell(&mut self, member: &Member, word: CouncilWord) {
         if member.id != self.me.id {
-            let to = Arc::clone(&member.endpoint);
-            self.actions.push(CouncilAction::Tell(to, word));
+            self.actions.push(CouncilAction::Tell(member.into(), word));
         }
     }
 

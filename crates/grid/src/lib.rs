@@ -35,7 +35,7 @@
 //!
 //! * Views have one order: each is decided by a majority of the members of the one before.
 //! * Only whole copies become primary, and a change is settled when all whole copies have it.
-//! * Words between members may be lost, doubled, late and out of order.
+//! * Words between members may be lost, doubled, late and out of order, but none comes to another member than the [`Recipient`].
 //!
 //! # Example
 //!
@@ -76,7 +76,7 @@ mod tidings;
 mod node;
 
 pub use council::{Ballot, Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord, Ping};
-pub use member::{Member, MemberId};
+pub use member::{Member, MemberId, Recipient};
 pub use node::{Node, NodeAction, NodeConfig, NodeEvent, Reader, Word};
 pub use operation::{Answer, Change, MapId, Operation, Outcome, Refusal, Ticket, When};
 pub use placement::place;

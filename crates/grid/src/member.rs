@@ -29,6 +29,34 @@ pub struct Member {
     pub endpoint: Arc<str>,
 }
 
+/// Whom something is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recipient {
+    /// Where.
+    pub endpoint: Arc<str>,
+    /// Who, unless whoever is there will do: where a member was another one may be.
+    pub member: Option<MemberId>,
+}
+
+impl Recipient {
+    /// Whoever is there.
+    pub fn whoever_is_at(endpoint: Arc<str>) -> Self {
+        Recipient {
+            endpoint,
+            member: None,
+        }
+    }
+}
+
+impl From<&Member> for Recipient {
+    fn from(member: &Member) -> Self {
+        Recipient {
+            endpoint: Arc::clone(&member.endpoint),
+            member: Some(member.id),
+        }
+    }
+}
+
 impl Member {
     /// A member on that machine, to be reached there.
     pub fn new(id: MemberId, host: impl Into<Arc<str>>, endpoint: impl Into<Arc<str>>) -> Self {

@@ -39,7 +39,7 @@ use crate::replica::{Functions, Quota, Replica, ReplicaAction, ReplicaWord};
 use crate::succession::{Claim, PartitionNumber};
 use crate::tidings::{Happened, WatchWord};
 use crate::view::{View, ViewNumber};
-use crate::{Member, MemberId};
+use crate::{Member, MemberId, Recipient};
 
 /// What members say to each other. It may be lost, doubled or late.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -84,13 +84,18 @@ pub enum NodeEvent {
     Watch(MapId),
     /// That is wanted no more.
     Unwatch(MapId),
+    /// The [request](Word::Request) of this number never left, and never will.
+    Unsent(u64),
 }
 
 /// What is to be done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeAction {
-    /// Tell it to whoever is there.
-    Tell(Arc<str>, Word),
+    /// Tell it to that one, and to nobody else.
+    Tell(Recipient, Word),
+    /// These requests to a member, in order of their numbers, are given up. Of those that have not left yet it is to be [said](NodeEvent::Unsent), before the next tick:
+    /// nobody can say of the others whether they were done.
+    Recall(MemberId, Vec<u64>),
     /// That operation has ended so.
     Ended(u64, Outcome),
     /// There is a new view.
@@ -267,6 +272,7 @@ impl Node {
             }
             NodeEvent::Watch(map) => self.watch(now, map, true),
             NodeEvent::Unwatch(map) => self.watch(now, map, false),
+            NodeEvent::Unsent(number) => self.desk.unsent(now, number),
         }
     }
 
@@ -354,9 +360,10 @@ impl Node {
                     self.request(now, partition, ticket, operation);
                 } else {
                     let refused = Outcome::Refused(Refusal::NotPrimary);
-                    let to = Arc::clone(&from.endpoint);
-                    self.actions
-                        .push(NodeAction::Tell(to, Word::Reply(number, refused)));
+                    self.actions.push(NodeAction::Tell(
+                        (&from).into(),
+                        Word::Reply(number, refused),
+                    ));
                 }
             }
             Word::Reply(number, outcome) => {
@@ -459,8 +466,7 @@ impl Node {
 
     fn tell(&mut self, member: MemberId, word: Word) {
         if let Some(member) = self.council.view().and_then(|view| view.member(member)) {
-            let to = Arc::clone(&member.endpoint);
-            self.actions.push(NodeAction::Tell(to, word));
+            self.actions.push(NodeAction::Tell(member.into(), word));
         }
     }
 
@@ -516,6 +522,9 @@ impl Node {
             };
             self.actions.push(NodeAction::Ended(number, outcome));
         }
+        let recalls = std::mem::take(&mut self.desk.recalls).into_iter();
+        self.actions
+            .extend(recalls.map(|(to, numbers)| NodeAction::Recall(to, numbers)));
     }
 
     fn council(&mut self, now: Duration, event: CouncilEvent) {

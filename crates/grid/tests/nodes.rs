@@ -7,7 +7,7 @@ use std::time::Duration;
 use ardea_core::PartitionId;
 use ardea_grid::{
     Answer, Functions, MapId, Member, MemberId, Node, NodeAction, NodeConfig, NodeEvent, Operation,
-    Outcome, Word,
+    Outcome, Refusal, Word,
 };
 use bytes::Bytes;
 
@@ -70,7 +70,7 @@ impl Harbour {
             for action in node.on(self.now, event) {
                 match action {
                     NodeAction::Tell(to, word) => {
-                        let to: u64 = to.parse().unwrap();
+                        let to: u64 = to.endpoint.parse().unwrap();
                         if let Word::Request { .. } = word {
                             self.requests.push((to, me.clone(), word.clone()));
                         }
@@ -204,4 +204,58 @@ fn who_is_a_member_only_in_a_later_view_is_told_to_ask_again() {
         harbour.value(2, 1, partition),
         Outcome::Answered(Answer::Value(None))
     );
+}
+
+/// How a write of the second member ends that the first one never answers.
+fn write_that_is_given_up(has_left: bool) -> Outcome {
+    let mut harbour = Harbour::of(2);
+    let partition = harbour.partition_of(1);
+    let node = harbour.nodes.get_mut(&2).unwrap();
+    let asked = node.on(harbour.now, NodeEvent::Ask(1, partition, append("a")));
+    let number = asked.iter().find_map(|action| match action {
+        NodeAction::Tell(_, Word::Request { number, .. }) => Some(*number),
+        _ => None,
+    });
+    for _ in 0..10_000 {
+        harbour.now += Duration::from_millis(20);
+        let mut told = node.on(harbour.now, NodeEvent::Tick);
+        let recalls = NodeAction::Recall(MemberId(1), vec![number.unwrap()]);
+        if told.contains(&recalls) && !has_left {
+            told = node.on(harbour.now, NodeEvent::Unsent(number.unwrap()));
+        }
+        let ended = told.into_iter().find_map(|action| match action {
+            NodeAction::Ended(1, outcome) => Some(outcome),
+            _ => None,
+        });
+        if let Some(outcome) = ended {
+            return outcome;
+        }
+    }
+    unreachable!("its time is over")
+}
+
+#[test]
+fn a_write_that_has_not_left_when_its_time_is_over_is_refused_and_one_that_has_left_is_in_doubt() {
+    assert_eq!(write_that_is_given_up(true), Outcome::Unknown);
+    let unsent = write_that_is_given_up(false);
+    assert_eq!(unsent, Outcome::Refused(Refusal::CutOff));
+}
+
+#[test]
+fn a_read_is_never_in_doubt() {
+    let mut harbour = Harbour::of(2);
+    let partition = harbour.partition_of(1);
+    let node = harbour.nodes.get_mut(&2).unwrap();
+    let (map, key) = (MAP, Bytes::from_static(b"key"));
+    let mut told = node.on(
+        harbour.now,
+        NodeEvent::Ask(1, partition, Operation::Get { map, key }),
+    );
+    let is_end = |action: &NodeAction| matches!(action, NodeAction::Ended(..));
+    while !told.iter().any(is_end) {
+        harbour.now += Duration::from_millis(20);
+        told = node.on(harbour.now, NodeEvent::Tick);
+    }
+    let refused = Outcome::Refused(Refusal::CutOff);
+    assert!(told.contains(&NodeAction::Ended(1, refused)), "{told:?}");
 }

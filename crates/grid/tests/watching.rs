@@ -87,7 +87,7 @@ impl Harbour {
                             continue;
                         }
                     }
-                    let to: u64 = to.parse().unwrap();
+                    let to: u64 = to.endpoint.parse().unwrap();
                     todo.push_back((to, NodeEvent::From(me.clone(), word)));
                 } else {
                     self.is_told(id, action);

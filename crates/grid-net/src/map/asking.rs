@@ -194,7 +194,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             .hint("nothing was done; it works again when they can be reached, or are proven to be dead"),
             Outcome::Refused(Refusal::NotPrimary | Refusal::Moving) => Error::new(
                 ErrorCode::StateUnavailable,
-                format!("a part of the map {name:?} is being moved to another member"),
+                format!("the member that keeps this part of the map {name:?} can't be reached, or hands it over"),
             )
             .hint("nothing was done; try again"),
             Outcome::Refused(Refusal::Full { used, limit }) => Error::new(

@@ -24,7 +24,8 @@ pub(super) struct Step {
 
 /// Operations that were asked for here. Each is tried until it is answered, or until nobody can say whether it was done.
 ///
-/// What was refused is tried again; so is what only reads. A write that was sent and not answered is not: it would be done twice.
+/// What was refused is tried again; so is what only reads. A write that was sent and not answered is not: it would be done twice. So before a write ends in doubt it is
+/// recalled: if it has not left this process it was certainly not done.
 #[derive(Debug)]
 pub(super) struct Desk {
     me: MemberId,
@@ -39,6 +40,8 @@ pub(super) struct Desk {
     later: BTreeMap<u64, Later>,
     /// What has ended and was not told yet.
     pub ended: Vec<(u64, Outcome)>,
+    /// Attempts to recall, by whom they are meant for, and not told yet.
+    pub recalls: BTreeMap<MemberId, Vec<u64>>,
 }
 
 #[derive(Debug)]
@@ -55,6 +58,7 @@ struct UnderWay {
     asked: Asked,
     to: Option<MemberId>,
     at: Duration,
+    recalled: Option<Duration>,
 }
 
 /// It was refused so, and is tried again then.
@@ -76,6 +80,7 @@ impl Desk {
             last: 0,
             later: BTreeMap::new(),
             ended: Vec::new(),
+            recalls: BTreeMap::new(),
         }
     }
 
@@ -110,8 +115,13 @@ impl Desk {
             floor: self.floor,
             operation: asked.operation.clone(),
         };
-        let (to, at) = (None, now);
-        self.under_way.insert(number, UnderWay { asked, to, at });
+        let under_way = UnderWay {
+            asked,
+            to: None,
+            at: now,
+            recalled: None,
+        };
+        self.under_way.insert(number, under_way);
         Some(step)
     }
 
@@ -135,6 +145,11 @@ impl Desk {
         if let Some(under_way) = self.under_way.get_mut(&number) {
             (under_way.to, under_way.at) = (to, now);
         }
+    }
+
+    /// An attempt never left this process: nobody has done it.
+    pub fn unsent(&mut self, now: Duration, number: u64) {
+        self.ended(now, number, None, Outcome::Refused(Refusal::NotPrimary));
     }
 
     /// An attempt has ended, as that member says, or this one.
@@ -166,14 +181,10 @@ impl Desk {
                 && !under_way.asked.operation.writes()
                 && now >= under_way.at + self.patience / 10
         };
-        for number in self.which(|it| is_over(&it.asked) || is_late(it)) {
-            let Some(UnderWay { asked, .. }) = self.forget(number) else {
-                continue;
-            };
-            match is_over(&asked) {
-                true => self.ended.push((asked.id, Outcome::Unknown)),
-                false => self.put_off(now, asked, Refusal::NotPrimary),
-            }
+        // What was recalled a tick ago has left: otherwise that would be known.
+        let has_left = |under_way: &UnderWay| under_way.recalled.is_some_and(|at| at < now);
+        for number in self.which(|it| is_over(&it.asked) || is_late(it) || has_left(it)) {
+            self.wait_no_longer(now, number);
         }
         let due = |later: &Later| now >= later.at || is_over(&later.asked);
         let all = self.later.iter();
@@ -191,6 +202,34 @@ impl Desk {
         again
     }
 
+    /// An attempt is waited for no longer. If nobody can say yet whether a write has left, it is recalled.
+    fn wait_no_longer(&mut self, now: Duration, number: u64) {
+        if let Some(UnderWay {
+            asked,
+            to,
+            recalled,
+            ..
+        }) = self.under_way.get_mut(&number)
+            && let Some(to) = to.filter(|to| *to != self.me)
+            && asked.operation.writes()
+            && recalled.is_none_or(|at| at == now)
+        {
+            if recalled.replace(now).is_none() {
+                self.recalls.entry(to).or_default().push(number);
+            }
+            return;
+        }
+        let Some(UnderWay { asked, .. }) = self.forget(number) else {
+            return;
+        };
+        let refused = Outcome::Refused(Refusal::NotPrimary);
+        match (asked.operation.writes(), now < asked.until) {
+            (true, _) => self.ended.push((asked.id, Outcome::Unknown)),
+            (false, true) => self.put_off(now, asked, Refusal::NotPrimary),
+            (false, false) => self.ended.push((asked.id, refused)),
+        }
+    }
+
     /// The attempts of which that is true, in order.
     fn which(&self, is_it: impl Fn(&UnderWay) -> bool) -> Vec<u64> {
         let all = self.under_way.iter();
@@ -205,22 +244,21 @@ impl Desk {
     /// Who belongs to the grid now. Nobody can say what became of writes that were sent to others; all else is tried again.
     pub fn members_are(&mut self, now: Duration, members: &BTreeSet<MemberId>) {
         for number in self.which(|it| it.to.is_some_and(|to| !members.contains(&to))) {
-            let Some(UnderWay { asked, .. }) = self.forget(number) else {
-                continue;
-            };
-            match asked.operation.writes() {
-                true => self.ended.push((asked.id, Outcome::Unknown)),
-                false => self.put_off(now, asked, Refusal::NotPrimary),
-            }
+            self.wait_no_longer(now, number);
         }
     }
 
     /// This member belongs to no grid any more.
     pub fn give_up(&mut self) {
         for number in self.which(|_| true) {
-            let lost = self.forget(number);
-            self.ended
-                .extend(lost.map(|it| (it.asked.id, Outcome::Unknown)));
+            let Some(UnderWay { asked, .. }) = self.forget(number) else {
+                continue;
+            };
+            let outcome = match asked.operation.writes() {
+                true => Outcome::Unknown,
+                false => Outcome::Refused(Refusal::CutOff),
+            };
+            self.ended.push((asked.id, outcome));
         }
         for (id, _) in std::mem::take(&mut self.later) {
             self.ended.push((id, Outcome::Refused(Refusal::CutOff)));

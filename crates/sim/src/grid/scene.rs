@@ -308,7 +308,7 @@ impl Scene {
     fn carry_out(&mut self, id: u64, host: Host, me: &Member, action: NodeAction) {
         match action {
             NodeAction::Tell(to, word) => {
-                let Ok(to) = to.parse::<u64>() else {
+                let Ok(to) = to.endpoint.parse::<u64>() else {
                     return;
                 };
                 let Some(there) = self.lives.get(&to).map(|life| life.host) else {
@@ -325,8 +325,9 @@ impl Scene {
             NodeAction::Ended(number, outcome) => self.client_hears(number, outcome),
             NodeAction::Installed(view) => self.installed(id, view),
             NodeAction::Parted => self.ends(id),
-            // Nobody watches here.
-            NodeAction::Watched(_)
+            // Nobody watches here, and all has left.
+            NodeAction::Recall(..)
+            | NodeAction::Watched(_)
             | NodeAction::Happened(..)
             | NodeAction::Missed(..)
             | NodeAction::Confirmed(..) => {}
