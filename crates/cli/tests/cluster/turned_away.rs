@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use ardea_courier::VERSION;
+
 use crate::arena::Arena;
 use crate::deaths::Counted;
 use crate::disguise::{Disguise, FILE};
@@ -19,11 +21,12 @@ pub fn a_worker_of_another_version_or_cluster_is_turned_away_and_users_are_told_
         workers
     };
     let before = others();
+    let protocol = format!("version {} of the protocol", VERSION + 1);
     for disguise in Disguise::ALL {
         fs::write(job.data.join(FILE), disguise.to_string()).unwrap();
         kill(job.worker(container).unwrap());
         let says = match disguise {
-            Disguise::Protocol => ["ARD-605", "version 2 of the protocol"],
+            Disguise::Protocol => ["ARD-605", &*protocol],
             Disguise::Messages => ["ARD-605", "version 2"],
             Disguise::Cluster => ["ARD-606", "\"elsewhere\""],
         };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_api::{ParallelismUpdate, Phase, RecoverRequest};
+use ardea_api::{JobDescription, ParallelismUpdate, Phase, RecoverRequest};
 use ardea_packing::ContainerId;
 use rustix::process::Signal;
 
@@ -266,6 +266,10 @@ impl World {
             self.cluster.start_missing();
             let described = self.cluster.describe();
             let phase = described.as_ref().map(|described| described.summary.phase);
+            if described.as_ref().is_some_and(waits_for_what_was_left) {
+                eprintln!("torture:     no program can follow, and it waits for that");
+                break;
+            }
             let epochs = described.and_then(|described| described.epochs);
             if phase == Some(Phase::SafeMode) {
                 eprintln!("torture:     it is in safe mode, and told to recover");
@@ -295,6 +299,12 @@ impl World {
         let described = self.cluster.describe();
         described.is_some_and(|described| described.summary.phase != Phase::SafeMode)
     }
+}
+
+/// Whether the job has stopped for another program, and neither can go on from what it has left.
+fn waits_for_what_was_left(described: &JobDescription) -> bool {
+    let mut notes = described.notes.iter();
+    notes.any(|note| note.text.starts_with("no program can follow yet"))
 }
 
 /// A process stands still, if there is one.
