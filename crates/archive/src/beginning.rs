@@ -14,7 +14,9 @@ use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_cuts::block_config;
 use ardea_master::Left;
 use ardea_packing::JobDemand;
-use ardea_recovery::{Dropping, address_of, new_place_of_savepoint, place_of_savepoint};
+use ardea_recovery::{
+    Dropping, address_of, new_place_of_savepoint, note_remembered, place_of_savepoint,
+};
 use ardea_savepoint::{
     JobStates, Savepoint, SavepointManifest, SavepointOf, StateDiff, copy, diff,
 };
@@ -24,7 +26,7 @@ use ardea_snapshot::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::probe::{find_place, lost, make_place, sheltered};
+use crate::probe::{find_own_folder, find_place, lost, make_place, sheltered};
 use crate::remembered::{states_in, states_within};
 use crate::{Origin, Place, Promise};
 
@@ -171,6 +173,9 @@ fn make(
         found.check(&job.name, &from.shown)?;
     }
     make_place(&promise.place, job)?;
+    if let Some(folder) = find_own_folder(&promise.place, job)? {
+        note_remembered(&*folder, &states_in(demand))?;
+    }
     let Some(from) = from else { return Ok(()) };
     let vertices = demand.vertices.iter();
     let beginning = Beginning {

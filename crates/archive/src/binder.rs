@@ -8,6 +8,7 @@ use std::time::Duration;
 use ardea_control::{EpochsRecord, Generation, JobRef, MasterEpoch, RecordedSnapshot};
 use ardea_core::{Clock, Epoch, Error, ErrorCode, Result};
 use ardea_cuts::{Chore, Housekeeper, block_config};
+use ardea_recovery::CommitNotes;
 use ardea_shelter::Shelter;
 use ardea_snapshot::{
     Commit, CutKind, CutOf, CutReceipt, FileState, Folder, Snapshot, SnapshotId, SnapshotStore,
@@ -16,7 +17,7 @@ use ardea_snapshot::{
 
 use crate::Promise;
 use crate::part::{Part, PartKind, PartName};
-use crate::probe::find_place;
+use crate::probe::{find_own_folder, find_place};
 
 /// What is told of an epoch that its snapshot doesn't tell.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -88,6 +89,8 @@ struct Open {
     bound: Vec<PartName>,
     /// The snapshot before which all has been swept.
     swept: Option<SnapshotId>,
+    /// For those who look into the folder when the cluster has forgotten the job.
+    notes: Option<CommitNotes>,
 }
 
 impl Binder {
@@ -157,8 +160,10 @@ impl Binder {
         let housekeeper = Housekeeper::start(Arc::clone(&folder), store.clone(), move |error| {
             eprintln!("job {job}: old snapshots could not be cleared away: {error}");
         })?;
+        let noted = find_own_folder(&self.promise.place, &self.job)?;
         Ok(Open {
             master: record.master,
+            notes: noted.map(|folder| CommitNotes::new(folder, &self.job.name)),
             folder,
             store,
             housekeeper,
@@ -173,9 +178,20 @@ impl Binder {
 
     fn keep(&mut self, epochs: &[Epoch], present: Generation) {
         self.told.keep(epochs);
-        if let Some(open) = &mut self.open {
-            open.keep(epochs, present);
+        let Some(open) = &mut self.open else {
+            return;
+        };
+        // Before what it replaces is cleared away.
+        open.known.retain(|id| epochs.contains(&id.epoch));
+        if let Some(notes) = &mut open.notes
+            && let Err(error) = notes.note(open.known.iter().copied())
+        {
+            eprintln!(
+                "job {}: its snapshots could not be noted beside them: {error}",
+                self.job
+            );
         }
+        open.keep(epochs, present);
     }
 }
 
@@ -244,8 +260,6 @@ impl Open {
     /// What the record needs stays; all else goes.
     fn keep(&mut self, epochs: &[Epoch], present: Generation) {
         self.held.retain(|epoch, _| epochs.contains(epoch));
-        let known = self.known.iter().copied();
-        self.known = known.filter(|id| epochs.contains(&id.epoch)).collect();
         for id in &self.known {
             if !self.held.contains_key(&id.epoch)
                 && let Ok(snapshot) = self.store.snapshot(*id)

@@ -306,6 +306,24 @@ fn what_was_given_up_and_what_lives_that_are_over_have_left_is_cleared_away() {
 }
 
 #[test]
+fn in_the_folder_it_can_be_seen_what_is_committed_also_when_the_cluster_has_forgotten_the_job() {
+    let mut rig = Rig::new();
+    let path = rig.place.path().join("words-1");
+    let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];
+    rig.commits(1, cuts);
+    let cuts = [rig.saves(1, 2, "c", Some(1)), rig.saves(2, 2, "b", Some(1))];
+    // This one is made, and never recorded.
+    let next = rig.next(2, cuts);
+    rig.binder.make(&next).unwrap();
+    let looked = ardea_recovery::look(&path, true).unwrap();
+    assert_eq!((&*looked.job, looked.committed), ("words", Some(Epoch(1))));
+    assert!(looked.snapshots.iter().all(|it| it.report.is_ok()));
+    let saved = rig.place.path().join("saved");
+    let written = ardea_recovery::savepoint(&path, &saved, Duration::ZERO).unwrap();
+    assert_eq!(written.snapshot.epoch, Epoch(1));
+}
+
+#[test]
 fn a_commit_that_is_stored_after_all_is_what_the_next_one_is_based_on() {
     let mut rig = Rig::new();
     let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];

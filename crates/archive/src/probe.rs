@@ -56,6 +56,17 @@ pub(crate) fn find_place(
     }
 }
 
+/// Opens the folder in which a job's snapshots outlive the cluster, if they are in one.
+///
+/// # Errors
+/// As [`find_folder`].
+pub(crate) fn find_own_folder(place: &Place, job: &JobRef) -> Result<Option<Arc<dyn Folder>>> {
+    match place {
+        Place::Folder(path) | Place::Both(path) => find_folder(path, job).map(Some),
+        Place::Memory => Ok(None),
+    }
+}
+
 /// What a job has in the memory of hosts, which is named as its processes name it.
 ///
 /// # Errors

@@ -16,6 +16,7 @@ use ardea_snapshot::{
 };
 
 use crate::Survival;
+use crate::left::noted_in;
 use crate::lock::FolderLock;
 use crate::record::{EpochTold, KeptRecord, RecordFiles, RecordedEnd, Wrote};
 use crate::requests::Mailbox;
@@ -108,6 +109,13 @@ impl Home {
     fn begin(&mut self, starts_over: bool) -> Result<()> {
         let damaged = self.store.damaged().into_iter().map(|(id, _)| id);
         let newest = self.store.snapshots().into_iter().chain(damaged).max();
+        if self.record.is_none() && noted_in(&*self.folder)?.is_some() {
+            let place = self.folder.place();
+            let what = format!("{place} is the folder of a job that a cluster runs, or has run");
+            return Err(Error::new(ErrorCode::WrongState, what).hint(format!(
+                "begin from a savepoint of it, in a folder of its own: ardea savepoint {place} --to PLACE"
+            )));
+        }
         if self.record.is_none() && !starts_over && newest.is_some() {
             let what = format!(
                 "there are snapshots in {}, and no record that says which of them count",
@@ -405,7 +413,12 @@ impl Visit {
 
 fn record_in(folder: &Arc<dyn Folder>) -> Result<KeptRecord> {
     let (_, record) = RecordFiles::open(Arc::clone(folder))?;
-    record?.ok_or_else(|| {
+    let record = match record? {
+        Some(record) => Some(record),
+        // It may be that of a job of a cluster.
+        None => noted_in(&**folder)?,
+    };
+    record.ok_or_else(|| {
         let what = format!("no job is kept in {}", folder.place());
         Error::new(ErrorCode::NoSuchSnapshot, what)
             .hint(

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Output;
 
+use crate::arena::Arena;
 use crate::processes::kill;
 use crate::survives::{ENDLESS, EXACTLY_ONCE, Surviving, in_memory, promises};
 use crate::tally::Tally;
@@ -144,6 +145,26 @@ fn firsts(out: &Path) -> BTreeMap<u64, u64> {
     firsts
 }
 
+/// The folder of a job that its cluster has forgotten can be looked at, compared and saved.
+fn assert_left(arena: &Arena, folder: &Path) {
+    let folder = folder.display();
+    let looked = arena.json(&format!("snapshots {folder} --check"));
+    assert!(
+        looked["snapshots"]
+            .as_array()
+            .is_some_and(|it| !it.is_empty()),
+        "{looked}"
+    );
+    arena.succeed(&format!("savepoint {folder} --to left"));
+    let told = arena.succeed("savepoint inspect left --check");
+    assert!(
+        told.contains("whole: ") && told.contains("counts/keys"),
+        "{told}"
+    );
+    let row = told.lines().find(|row| row.contains("counts/keys"));
+    assert!(row.is_some_and(|row| row.contains("u64")), "{told}");
+}
+
 pub fn a_savepoint_of_a_job_on_a_cluster_begins_another_there() {
     let job = Surviving::exactly_once(ENDLESS, 1_000);
     let arena = &job.arena;
@@ -171,7 +192,12 @@ pub fn a_savepoint_of_a_job_on_a_cluster_begins_another_there() {
     let arguments = format!("tally {} {ENDLESS} 1000", other.display());
     arena.submit_numbers(&options, &arguments);
     arena.until("results", || Tally(other.clone()).lines().len() > 1_000);
+    let id = submission(&job);
     arena.succeed("kill tally --yes");
+    assert_left(
+        arena,
+        &arena.path().join("kept").join(format!("tally-{id}")),
+    );
     let firsts = firsts(&other);
     assert!(firsts.values().all(|first| *first > 1), "{firsts:?}");
 
