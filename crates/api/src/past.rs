@@ -12,6 +12,8 @@ use crate::{NoteView, ProblemView};
 pub enum JobEnding {
     /// By itself: all of its sources had ended.
     Finished,
+    /// Another program has taken its place (`ardea upgrade`).
+    Followed,
     /// Somebody wanted it.
     Killed,
 }
@@ -21,6 +23,7 @@ impl JobEnding {
     pub fn as_str(self) -> &'static str {
         match self {
             JobEnding::Finished => "finished",
+            JobEnding::Followed => "followed",
             JobEnding::Killed => "killed",
         }
     }
@@ -59,6 +62,7 @@ impl PastJobSummary {
         let at = Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX));
         let how = match self.ending {
             JobEnding::Finished => "it had finished",
+            JobEnding::Followed => "another program took its place",
             JobEnding::Killed => "it was killed",
         };
         let what = format!("job {name:?} ended at {at}: {how}");

@@ -11,9 +11,10 @@ pub(crate) fn summary(past: &PastJob) -> PastJobSummary {
     PastJobSummary {
         name: past.job.name.clone(),
         submission: format!("{:x}", past.job.submission),
-        ending: match past.finished {
-            true => JobEnding::Finished,
-            false => JobEnding::Killed,
+        ending: match (past.followed, past.finished) {
+            (true, _) => JobEnding::Followed,
+            (false, true) => JobEnding::Finished,
+            (false, false) => JobEnding::Killed,
         },
         has_run: past.started,
         submitted_ms: past.submitted_ms,

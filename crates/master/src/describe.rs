@@ -109,6 +109,7 @@ impl Driver {
         Some(PastJob {
             job: self.store.job().clone(),
             finished: record.finished,
+            followed: record.gives_way(),
             started: record.started,
             submitted_ms: self.submitted.at_ms,
             ended_ms: now_ms(),

@@ -22,6 +22,9 @@ pub struct PastJob {
     pub job: JobRef,
     /// Whether it has come to its end by itself; otherwise its user has killed it.
     pub finished: bool,
+    /// Whether another program has taken its place.
+    #[serde(default)]
+    pub followed: bool,
     /// Whether it has ever run with all of its workers.
     pub started: bool,
     /// When it was submitted, in milliseconds since 1970.

@@ -241,7 +241,7 @@ fn ending(submitted: &Submitted, target: &dyn Target) -> Result<Phase> {
 
 fn phase_of(ending: JobEnding) -> Phase {
     match ending {
-        JobEnding::Finished => Phase::Finished,
+        JobEnding::Finished | JobEnding::Followed => Phase::Finished,
         JobEnding::Killed => Phase::Gone,
     }
 }

@@ -74,6 +74,7 @@ fn past_text(past: &PastJobDescription, earlier: usize, is_verbose: bool) -> Str
     let summary = &past.summary;
     let how = match (summary.ending, summary.has_run) {
         (JobEnding::Finished, _) => "finished: all of its sources had ended",
+        (JobEnding::Followed, _) => "followed by another program",
         (JobEnding::Killed, true) => "killed",
         (JobEnding::Killed, false) => "killed before it ever ran",
     };

@@ -49,6 +49,10 @@ pub fn one_program_follows_another_and_what_is_published_is_the_same() {
     }
     let told = job.arena.succeed("describe tally");
     assert!(told.contains("has followed"), "{told}");
+    let listed = job.arena.json("list --all");
+    let past = listed["past"].as_array().unwrap();
+    assert_eq!(past.len(), 2);
+    assert!(past.iter().all(|it| it["ending"] == "followed"), "{listed}");
     job.stop();
 }
 

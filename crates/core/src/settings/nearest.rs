@@ -13,7 +13,8 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
     candidates
         .map(|candidate| (strangeness(word, candidate), candidate))
         .filter(|(strangeness, candidate)| *strangeness <= tolerance(last_part(candidate)))
-        .min_by_key(|(strangeness, _)| *strangeness)
+        // Of two that are as near, the one that looks more like it as a whole.
+        .min_by_key(|(strangeness, candidate)| (*strangeness, distance(word, candidate)))
         .map(|(_, candidate)| candidate)
 }
 
@@ -76,6 +77,13 @@ mod tests {
         ] {
             assert_eq!(nearest(word, KEYS.into_iter()), Some(meant), "{word}");
         }
+    }
+
+    #[test]
+    fn of_two_last_parts_that_fit_the_one_in_the_nearer_table_is_meant() {
+        let keys = ["state.folder", "snapshots.folder"];
+        let meant = nearest("snapshot.folder", keys.into_iter());
+        assert_eq!(meant, Some("snapshots.folder"));
     }
 
     #[test]
