@@ -201,6 +201,10 @@ impl SendEnd {
     /// # Errors
     /// None but those of the engine itself.
     pub(crate) fn flush(&mut self) -> Result<()> {
+        // Who has nothing to say tells a new connection of the past all the same: an epoch's end may be lost that everybody waits for.
+        if self.station.has_port() {
+            self.ready()?;
+        }
         let Some(live) = &mut self.live else {
             return Ok(());
         };

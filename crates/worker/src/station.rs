@@ -74,8 +74,9 @@ impl Station {
         let mut desk = self.desk();
         let before = desk.port.replace((port, link));
         desk.last = link;
-        drop(desk);
+        // At the desk, or who takes the one before at the same time says that there is none.
         self.has_port.store(true, Ordering::Release);
+        drop(desk);
         self.wake();
         drop(before);
     }
@@ -90,9 +91,9 @@ impl Station {
         if !self.has_port() {
             return None;
         }
-        let taken = self.desk().port.take();
+        let mut desk = self.desk();
         self.has_port.store(false, Ordering::Release);
-        taken
+        desk.port.take()
     }
 
     /// Whether a port waits to be taken.

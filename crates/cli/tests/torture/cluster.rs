@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_api::{Client, JobDescription};
+use ardea_api::{Client, JobDescription, MetricsQuery};
 use ardea_core::{Error, ErrorCode, Result, Token};
 use ardea_state_manager::conformance::{Server, Skipped};
 use rustix::process::{Pid, Signal, getsid, kill_process};
@@ -327,6 +327,19 @@ impl Cluster {
             notes.for_each(|note| eprintln!("{} {}", note.at_ms, note.text));
         }
         eprintln!("{:?}", self.workers());
+        let top = self.ask(|client| async move { client.top(JOB).await });
+        for vertex in top.iter().flat_map(|top| &top.vertices) {
+            eprintln!("{vertex:?}");
+        }
+        let query = MetricsQuery::default();
+        let samples = self.ask(|client| {
+            let query = query.clone();
+            async move { client.metrics(JOB, &query).await }
+        });
+        samples
+            .iter()
+            .flatten()
+            .for_each(|sample| eprintln!("{sample:?}"));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ardea_api::{JobDescription, ParallelismUpdate, Phase, RecoverRequest};
 use ardea_packing::ContainerId;
@@ -260,13 +260,15 @@ impl World {
         let Some(damaged) = self.disk.damage(chance) else {
             return;
         };
+        let since_ms = now_ms();
         self.strike(Blow::AllWorkers);
         let deadline = Instant::now() + PATIENCE;
         loop {
             self.cluster.start_missing();
             let described = self.cluster.describe();
+            let waits = |it: &JobDescription| waits_for_what_was_left(it, since_ms);
             let phase = described.as_ref().map(|described| described.summary.phase);
-            if described.as_ref().is_some_and(waits_for_what_was_left) {
+            if described.as_ref().is_some_and(waits) {
                 eprintln!("torture:     no program can follow, and it waits for that");
                 break;
             }
@@ -301,10 +303,15 @@ impl World {
     }
 }
 
-/// Whether the job has stopped for another program, and neither can go on from what it has left.
-fn waits_for_what_was_left(described: &JobDescription) -> bool {
+/// Whether the job has stopped for another program, and neither can go on from what it has left, as was told since then.
+fn waits_for_what_was_left(described: &JobDescription, since_ms: u64) -> bool {
     let mut notes = described.notes.iter();
-    notes.any(|note| note.text.starts_with("no program can follow yet"))
+    notes.any(|note| note.at_ms >= since_ms && note.text.starts_with("no program can follow yet"))
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// A process stands still, if there is one.
