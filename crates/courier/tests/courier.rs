@@ -304,7 +304,7 @@ proptest! {
                 let mut sent = bytes;
                 if looks_like_a_greeting {
                     let length = (sent.len() as u32 + 6).to_le_bytes();
-                    sent.splice(0..0, [&length[..], b"ARDC", &[2, 0]].concat());
+                    sent.splice(0..0, [&length[..], b"ARDC", &VERSION.to_le_bytes()].concat());
                 }
                 // It may have been sent away already.
                 let _ = socket.write_all(&sent).await;

@@ -36,7 +36,8 @@ pub(crate) struct Driver {
     pub ears: Ears,
     pub fresh: Arc<Fresh>,
     hears: Vec<Hears>,
-    waiting: HashMap<u64, Asker, FixedState>,
+    /// Who waits, by what they wait for, and whether that writes.
+    waiting: HashMap<u64, (Asker, bool), FixedState>,
     asked: u64,
     tick: Duration,
     next_tick: Instant,
@@ -174,7 +175,8 @@ impl Driver {
 
     fn ask(&mut self, ask: Ask) {
         self.asked += 1;
-        self.waiting.insert(self.asked, ask.asker);
+        let writes = ask.operation.writes();
+        self.waiting.insert(self.asked, (ask.asker, writes));
         self.take_event(NodeEvent::Ask(self.asked, ask.partition, ask.operation));
     }
 
@@ -235,7 +237,7 @@ impl Driver {
                     }
                 }
                 NodeAction::Ended(id, outcome) => {
-                    if let Some(asker) = self.waiting.remove(&id) {
+                    if let Some((asker, _)) = self.waiting.remove(&id) {
                         asker.told(outcome);
                     }
                 }
@@ -276,8 +278,12 @@ impl Drop for Driver {
             seen.is_out = true;
             seen.has_parted = true;
         });
-        for (_, asker) in self.waiting.drain() {
-            asker.told(Outcome::Unknown);
+        for (_, (asker, writes)) in self.waiting.drain() {
+            match writes {
+                true => asker.told(Outcome::Unknown),
+                // Who is forgotten is told that nothing was done.
+                false => drop(asker),
+            }
         }
     }
 }

@@ -77,7 +77,7 @@ impl Post {
         }
     }
 
-    /// Takes a word for whoever is there; it leaves with the next [`push`](Self::push). What doesn't fit is given back.
+    /// Takes a word for that one; it leaves with the next [`push`](Self::push). What doesn't fit is given back.
     pub fn add(&mut self, now: Instant, to: &Recipient, word: Word) -> Option<Word> {
         let is_it = |way: &Way| way.leads_to(to);
         let at = match self.ways.iter().position(is_it) {

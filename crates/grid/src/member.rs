@@ -29,6 +29,17 @@ pub struct Member {
     pub endpoint: Arc<str>,
 }
 
+impl Member {
+    /// A member on that machine, to be reached there.
+    pub fn new(id: MemberId, host: impl Into<Arc<str>>, endpoint: impl Into<Arc<str>>) -> Self {
+        Member {
+            id,
+            host: host.into(),
+            endpoint: endpoint.into(),
+        }
+    }
+}
+
 /// Whom something is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recipient {
@@ -53,17 +64,6 @@ impl From<&Member> for Recipient {
         Recipient {
             endpoint: Arc::clone(&member.endpoint),
             member: Some(member.id),
-        }
-    }
-}
-
-impl Member {
-    /// A member on that machine, to be reached there.
-    pub fn new(id: MemberId, host: impl Into<Arc<str>>, endpoint: impl Into<Arc<str>>) -> Self {
-        Member {
-            id,
-            host: host.into(),
-            endpoint: endpoint.into(),
         }
     }
 }

@@ -523,8 +523,9 @@ impl Node {
             self.actions.push(NodeAction::Ended(number, outcome));
         }
         let recalls = std::mem::take(&mut self.desk.recalls).into_iter();
-        self.actions
-            .extend(recalls.map(|(to, numbers)| NodeAction::Recall(to, numbers)));
+        self.actions.extend(
+            recalls.map(|(to, numbers)| NodeAction::Recall(to, numbers.into_iter().collect())),
+        );
     }
 
     fn council(&mut self, now: Duration, event: CouncilEvent) {

@@ -39,7 +39,8 @@ fn held() -> (usize, usize) {
 
 /// Says all kinds of things to whoever listens there.
 fn throw_garbage(address: &str) {
-    let mut greeting = b"\x07\0\0\0ARDC\x02\0".to_vec();
+    let mut greeting = b"\x07\0\0\0ARDC".to_vec();
+    greeting.extend(ardea_courier::VERSION.to_le_bytes());
     greeting.extend([0xff; 200]);
     let all: [&[u8]; 5] = [
         b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n",

@@ -41,7 +41,7 @@ pub(super) struct Desk {
     /// What has ended and was not told yet.
     pub ended: Vec<(u64, Outcome)>,
     /// Attempts to recall, by whom they are meant for, and not told yet.
-    pub recalls: BTreeMap<MemberId, Vec<u64>>,
+    pub recalls: BTreeMap<MemberId, BTreeSet<u64>>,
 }
 
 #[derive(Debug)]
@@ -215,7 +215,7 @@ impl Desk {
             && recalled.is_none_or(|at| at == now)
         {
             if recalled.replace(now).is_none() {
-                self.recalls.entry(to).or_default().push(number);
+                self.recalls.entry(to).or_default().insert(number);
             }
             return;
         }
@@ -243,7 +243,9 @@ impl Desk {
 
     /// Who belongs to the grid now. Nobody can say what became of writes that were sent to others; all else is tried again.
     pub fn members_are(&mut self, now: Duration, members: &BTreeSet<MemberId>) {
-        for number in self.which(|it| it.to.is_some_and(|to| !members.contains(&to))) {
+        let is_gone = |it: &UnderWay| it.to.is_some_and(|to| !members.contains(&to));
+        // What is recalled already is concluded by time alone: whether it has left may not be known yet.
+        for number in self.which(|it| it.recalled.is_none() && is_gone(it)) {
             self.wait_no_longer(now, number);
         }
     }

@@ -51,6 +51,8 @@ impl Life {
 pub enum Happening {
     Tick(u64),
     Arrives(u64, Member, Word),
+    /// A request of this number leaves its member, if it has not been recalled.
+    Departs(u64, u64),
     Client(u32),
     Start(Host),
     /// Whoever was not let in by then asks others, as another.
@@ -80,6 +82,8 @@ pub struct Scene {
     pub lost_copies: BTreeMap<PartitionId, usize>,
     pub history: BTreeMap<u64, Vec<Event>>,
     pub under_way: BTreeMap<u64, UnderWay>,
+    /// Requests that have not left their members yet, by these and their numbers, and whom they are for.
+    held: BTreeMap<(u64, u64), (u64, Word)>,
     pub asked: u64,
     pub values: u64,
     pub last_seen: BTreeMap<u64, u64>,
@@ -111,6 +115,7 @@ impl Scene {
             lost_copies: BTreeMap::new(),
             history: BTreeMap::new(),
             under_way: BTreeMap::new(),
+            held: BTreeMap::new(),
             asked: 0,
             values: 0,
             last_seen: BTreeMap::new(),
@@ -179,6 +184,7 @@ impl Scene {
             Happening::Arrives(life, from, word) => {
                 self.happens_at(life, NodeEvent::From(from, word))
             }
+            Happening::Departs(from, number) => self.departs(from, number),
             Happening::Client(client) => {
                 if !self.is_mended {
                     self.client_acts(client);
@@ -305,29 +311,56 @@ impl Scene {
         self.check_alone(id);
     }
 
+    /// A word goes from one member to another, if there is a way.
+    fn travels(&mut self, (host, me): (Host, &Member), to: u64, word: Word) {
+        let Some(there) = self.lives.get(&to).map(|life| life.host) else {
+            return;
+        };
+        if !self.network.connects(host, there) {
+            return;
+        }
+        for after in self.network.arrivals(&mut self.random) {
+            let arrives = Happening::Arrives(to, me.clone(), word.clone());
+            self.timeline.plan(self.now + after, arrives);
+        }
+    }
+
+    /// A request that has waited at its member goes.
+    fn departs(&mut self, from: u64, number: u64) {
+        let held = self.held.remove(&(from, number));
+        if let (Some((to, word)), Some(life)) = (held, self.lives.get(&from)) {
+            let (host, me) = (life.host, life.node.me().clone());
+            self.travels((host, &me), to, word);
+        }
+    }
+
     fn carry_out(&mut self, id: u64, host: Host, me: &Member, action: NodeAction) {
         match action {
             NodeAction::Tell(to, word) => {
                 let Ok(to) = to.endpoint.parse::<u64>() else {
                     return;
                 };
-                let Some(there) = self.lives.get(&to).map(|life| life.host) else {
-                    return;
-                };
-                if !self.network.connects(host, there) {
+                if let Word::Request { number, .. } = word
+                    && self.random.per_mille(20)
+                {
+                    self.held.insert((id, number), (to, word));
+                    self.after(0, 6_000, Happening::Departs(id, number));
                     return;
                 }
-                for after in self.network.arrivals(&mut self.random) {
-                    let arrives = Happening::Arrives(to, me.clone(), word.clone());
-                    self.timeline.plan(self.now + after, arrives);
+                self.travels((host, me), to, word);
+            }
+            NodeAction::Recall(_, numbers) => {
+                for number in numbers {
+                    if self.held.remove(&(id, number)).is_some() {
+                        self.happens_at(id, NodeEvent::Unsent(number));
+                    }
                 }
             }
             NodeAction::Ended(number, outcome) => self.client_hears(number, outcome),
             NodeAction::Installed(view) => self.installed(id, view),
             NodeAction::Parted => self.ends(id),
-            // Nobody watches here, and all has left.
-            NodeAction::Recall(..)
-            | NodeAction::Watched(_)
+            // Nobody watches here.
+            NodeAction::Watched(_)
             | NodeAction::Happened(..)
             | NodeAction::Missed(..)
             | NodeAction::Confirmed(..) => {}
