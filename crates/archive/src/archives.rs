@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use ardea_control::{
-    EpochsConfig, EpochsNote, EpochsRecord, Generation, JobDefinition, JobRef, Successor,
+    EpochsConfig, EpochsNote, EpochsRecord, JobDefinition, JobRef, Needed, Successor,
 };
-use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_master::{Left, Snapshots};
 use ardea_shelter::Shelter;
 
@@ -138,14 +138,14 @@ impl Snapshots for Archives {
         follow(next, left, self.shelter.as_ref())
     }
 
-    fn keep(&self, job: &JobRef, epochs: &[Epoch], _: Epoch, present: Generation) {
+    fn keep(&self, job: &JobRef, needed: &Needed) {
         let way = self
             .jobs()
             .get(job)
             .and_then(|archive| archive.asks.clone());
         if let Some(asks) = way {
             // If its thread is gone the next master keeps what is needed.
-            let _ = asks.send(Ask::Keep(epochs.to_vec(), present));
+            let _ = asks.send(Ask::Keep(needed.clone()));
         }
     }
 

@@ -15,15 +15,14 @@ use ardea_cuts::block_config;
 use ardea_master::Left;
 use ardea_packing::JobDemand;
 use ardea_recovery::{
-    Dropping, address_of, new_place_of_savepoint, note_remembered, place_of_savepoint,
+    Dropping, address_of, new_place_of_savepoint, note_remembered, place_of_savepoint, read_note,
+    write_note,
 };
 use ardea_savepoint::{
     JobStates, Savepoint, SavepointManifest, SavepointOf, StateDiff, copy, diff,
 };
 use ardea_shelter::Shelter;
-use ardea_snapshot::{
-    FileName, Folder, Snapshot, SnapshotId, SnapshotStore, StoreConfig, seal, unseal,
-};
+use ardea_snapshot::{Folder, Snapshot, SnapshotId, SnapshotStore, StoreConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::probe::{find_own_folder, find_place, lost, make_place, sheltered};
@@ -31,7 +30,6 @@ use crate::remembered::{states_in, states_within};
 use crate::{Origin, Place, Promise};
 
 const KIND: &str = "ardea beginning";
-const FORMAT: &str = "1";
 const NAME: &str = "beginning.note";
 const FROM: &str = "recovery.from";
 /// More threads than this don't make copies quicker.
@@ -265,15 +263,8 @@ impl Elsewhere {
 }
 
 impl Beginning {
-    fn file() -> Result<FileName> {
-        FileName::new(NAME).ok_or_else(|| Error::new(ErrorCode::Internal, "a file has no name"))
-    }
-
     fn write(&self, folder: &dyn Folder) -> Result<()> {
-        let body = serde_json::to_vec(self).map_err(|error| {
-            Error::new(ErrorCode::Internal, "a job's beginning can't be noted").because(error)
-        })?;
-        folder.write(&Beginning::file()?, &seal(KIND, FORMAT, &body))
+        write_note(folder, KIND, NAME, self)
     }
 
     fn read(folder: &dyn Folder) -> Result<Self> {
@@ -282,9 +273,13 @@ impl Beginning {
             Error::new(ErrorCode::SnapshotDamaged, what)
                 .hint("the job can't begin: kill it, and submit it again")
         };
-        let file = folder.read(&Beginning::file()?)?.ok_or_else(lost)?;
-        let body = unseal(KIND, FORMAT, &file).map_err(|_| lost())?;
-        serde_json::from_slice(body).map_err(|error| lost().because(error))
+        match read_note(folder, KIND, NAME) {
+            Ok(found) => found.ok_or_else(lost),
+            Err(error) if error.code() == ErrorCode::SnapshotDamaged => {
+                Err(lost().because(error.without_hint()))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

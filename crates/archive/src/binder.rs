@@ -5,10 +5,12 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ardea_control::{EpochsRecord, Generation, JobRef, MasterEpoch, RecordedSnapshot};
+use ardea_control::{
+    BROUGHT, EpochsRecord, Generation, JobRef, MasterEpoch, Needed, RecordedSnapshot,
+};
 use ardea_core::{Clock, Epoch, Error, ErrorCode, Result};
 use ardea_cuts::{Chore, Housekeeper, block_config};
-use ardea_recovery::CommitNotes;
+use ardea_recovery::KeptNotes;
 use ardea_shelter::Shelter;
 use ardea_snapshot::{
     Commit, CutKind, CutOf, CutReceipt, FileState, Folder, Snapshot, SnapshotId, SnapshotStore,
@@ -60,8 +62,8 @@ impl Told {
 pub(crate) enum Ask {
     /// Make what this record adds a snapshot, before it is written.
     Make(Arc<EpochsRecord>, Sender<Result<()>>),
-    /// Only the snapshots of these epochs are needed any more, and what the present life is about to hand over.
-    Keep(Vec<Epoch>, Generation),
+    /// Only these snapshots are needed any more, and what the present life is about to hand over.
+    Keep(Needed),
 }
 
 /// Binds what workers have saved into the snapshots of one job.
@@ -90,7 +92,7 @@ struct Open {
     /// The snapshot before which all has been swept.
     swept: Option<SnapshotId>,
     /// For those who look into the folder when the cluster has forgotten the job.
-    notes: Option<CommitNotes>,
+    notes: Option<KeptNotes>,
 }
 
 impl Binder {
@@ -117,7 +119,7 @@ impl Binder {
                     // Who does not wait for the answer asks again.
                     let _ = answer.send(self.make(&record));
                 }
-                Ask::Keep(epochs, present) => self.keep(&epochs, present),
+                Ask::Keep(needed) => self.keep(&needed),
             }
         }
     }
@@ -163,7 +165,7 @@ impl Binder {
         let noted = find_own_folder(&self.promise.place, &self.job)?;
         Ok(Open {
             master: record.master,
-            notes: noted.map(|folder| CommitNotes::new(folder, &self.job.name)),
+            notes: noted.map(|folder| KeptNotes::new(folder, &self.job.name, record.master)),
             folder,
             store,
             housekeeper,
@@ -176,22 +178,16 @@ impl Binder {
         })
     }
 
-    fn keep(&mut self, epochs: &[Epoch], present: Generation) {
-        self.told.keep(epochs);
+    fn keep(&mut self, needed: &Needed) {
+        self.told.keep(&needed.epochs);
         let Some(open) = &mut self.open else {
             return;
         };
-        // Before what it replaces is cleared away.
-        open.known.retain(|id| epochs.contains(&id.epoch));
-        if let Some(notes) = &mut open.notes
-            && let Err(error) = notes.note(open.known.iter().copied())
-        {
-            eprintln!(
-                "job {}: its snapshots could not be noted beside them: {error}",
-                self.job
-            );
+        if let Err(error) = open.note(needed) {
+            let job = &self.job;
+            eprintln!("job {job}: its snapshots could not be noted beside them: {error}");
         }
-        open.keep(epochs, present);
+        open.keep(&needed.epochs, needed.generation);
     }
 }
 
@@ -257,9 +253,23 @@ impl Open {
         found.is_err_and(|error| error.code() == ErrorCode::NoSuchSnapshot)
     }
 
+    /// Notes what counts, before anything that did is cleared away. What was brought from elsewhere doesn't: it is in the form of another program.
+    fn note(&mut self, needed: &Needed) -> Result<()> {
+        let Some(notes) = &mut self.notes else {
+            return Ok(());
+        };
+        let known = self.known.iter().copied();
+        let own = known.filter(|id| id.generation != BROUGHT.0);
+        let kept = own.filter(|id| needed.epochs.contains(&id.epoch));
+        let stale = notes.note(needed.committed, kept)?;
+        self.housekeeper.ask(Chore::Tidy(stale));
+        Ok(())
+    }
+
     /// What the record needs stays; all else goes.
     fn keep(&mut self, epochs: &[Epoch], present: Generation) {
         self.held.retain(|epoch, _| epochs.contains(epoch));
+        self.known.retain(|id| epochs.contains(&id.epoch));
         for id in &self.known {
             if !self.held.contains_key(&id.epoch)
                 && let Ok(snapshot) = self.store.snapshot(*id)

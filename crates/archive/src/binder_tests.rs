@@ -49,6 +49,15 @@ impl Rig {
         rig
     }
 
+    fn keeps(&mut self, epochs: Vec<Epoch>, generation: Generation) {
+        self.binder.keep(&Needed {
+            committed: self.record.committed,
+            below: self.record.numbers,
+            epochs,
+            generation,
+        });
+    }
+
     fn folder(&self) -> Arc<dyn Folder> {
         Arc::new(DiskFolder::open(self.place.path().join("words-1")).unwrap())
     }
@@ -134,7 +143,7 @@ impl Rig {
         self.binder.make(&record).unwrap();
         self.record = record;
         let epochs: Vec<Epoch> = self.record.snapshots.iter().map(|it| it.epoch).collect();
-        self.binder.keep(&epochs, self.record.generation);
+        self.keeps(epochs, self.record.generation);
     }
 
     /// All entries of the snapshot of an epoch.
@@ -254,7 +263,7 @@ fn the_last_state_of_a_worker_counts_once_and_stays_as_long_as_its_life() {
     rig.record.generation = Generation(2);
     rig.binder.make(&rig.record.clone()).unwrap();
     let epochs: Vec<Epoch> = rig.record.snapshots.iter().map(|it| it.epoch).collect();
-    rig.binder.keep(&epochs, Generation(2));
+    rig.keeps(epochs, Generation(2));
     assert_eq!(rig.parts(), []);
     assert_eq!(rig.entries(1, 70), pairs(["z", "d"]));
 }
@@ -297,7 +306,7 @@ fn what_was_given_up_and_what_lives_that_are_over_have_left_is_cleared_away() {
     rig.record.generation = Generation(2);
     rig.binder.make(&rig.record.clone()).unwrap();
     let epochs: Vec<Epoch> = rig.record.snapshots.iter().map(|it| it.epoch).collect();
-    rig.binder.keep(&epochs, Generation(2));
+    rig.keeps(epochs, Generation(2));
     assert_eq!(rig.parts(), []);
     assert_eq!(rig.entries(1, 4), pairs(["c", "d"]));
     let blocks = rig.folder().list().unwrap().into_iter();
@@ -321,6 +330,11 @@ fn in_the_folder_it_can_be_seen_what_is_committed_also_when_the_cluster_has_forg
     let saved = rig.place.path().join("saved");
     let written = ardea_recovery::savepoint(&path, &saved, Duration::ZERO).unwrap();
     assert_eq!(written.snapshot.epoch, Epoch(1));
+    // The job goes back to nothing.
+    rig.record.committed = None;
+    rig.keeps(Vec::new(), Generation(2));
+    let looked = ardea_recovery::look(&path, true).unwrap();
+    assert_eq!((looked.committed, looked.snapshots.len()), (None, 0));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use ardea_archive::{Archives, FolderKeeper, make_room};
 use ardea_control::{
     EpochKind, EpochsAgentEvent, EpochsRecord, Generation, JobDefinition, JobRef, Life,
-    MasterEpoch, ParticipantId, ProgramRef, Receipt, RecordedCut, RecordedSnapshot, WorkerId,
-    WorkerStart,
+    MasterEpoch, Needed, ParticipantId, ProgramRef, Receipt, RecordedCut, RecordedSnapshot,
+    WorkerId, WorkerStart,
 };
 use ardea_core::{
     Cut, Epoch, Error, ErrorCode, Instance, PartitionId, StateChunk, StateEntry, Waker,
@@ -271,7 +271,13 @@ fn the_next_life_begins_with_what_all_have_saved_on_another_number_of_workers_to
     assert_eq!(receipts[0].1.since, Some(Epoch(1)));
     record = with_epoch(&record, 2, &receipts);
     archives.make(job, &Arc::new(record.clone())).unwrap();
-    archives.keep(job, &[Epoch(1), Epoch(2)], Epoch(3), Generation(1));
+    let needed = Needed {
+        epochs: vec![Epoch(1), Epoch(2)],
+        committed: Some(Epoch(2)),
+        below: Epoch(3),
+        generation: Generation(1),
+    };
+    archives.keep(job, &needed);
     drop(workers);
 
     // One worker has all of it, and begins with a full cut; two go on with increments.
@@ -340,8 +346,9 @@ fn an_end_that_can_not_be_kept_waits_for_room_and_is_told_with_each_epoch() {
     let error = worker.failed.recv_timeout(PATIENCE).expect("it ends");
     assert_eq!(error.code(), ErrorCode::WriteFailed);
     let left = there.read_dir().unwrap().flatten();
-    let names: Vec<_> = left.map(|file| file.file_name()).collect();
-    assert_eq!(names, ["folder.probe"]);
+    let mut names: Vec<_> = left.map(|file| file.file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["folder.probe", "remembered.note"]);
 }
 
 /// A grid of its own, with nothing in it.

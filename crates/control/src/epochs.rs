@@ -50,7 +50,7 @@
 //! let [EpochsAction::Record(write, _)] = &epochs.on(now, nothing)[..] else { panic!() };
 //! let written = EpochsEvent::Record(*write, StoreReply::Written(StoreVersion(1)));
 //! let actions = epochs.on(now, written);
-//! assert!(matches!(actions[..], [EpochsAction::Keep { .. }, EpochsAction::RollBack { to: None, .. }]));
+//! assert!(matches!(actions[..], [EpochsAction::Keep(_), EpochsAction::RollBack { to: None, .. }]));
 //! ```
 
 mod attendance;
@@ -75,6 +75,7 @@ use ardea_core::{Epoch, Guarantee};
 
 pub use interface::{
     EpochNotDone, EpochsAction, EpochsCommand, EpochsConfig, EpochsEvent, EpochsOver, GivenUp,
+    Needed,
 };
 pub use message::{
     EpochKind, EpochWord, FromParticipant, Generation, ParticipantId, Receipt, Report,

@@ -78,8 +78,8 @@ pub use definition::{
 pub use epochs::{
     EpochKind, EpochNotDone, EpochWord, Epochs, EpochsAction, EpochsAgent, EpochsAgentAction,
     EpochsAgentEvent, EpochsCommand, EpochsConfig, EpochsEvent, EpochsNote, EpochsOver,
-    EpochsRecord, FromParticipant, Generation, GivenUp, ParticipantId, Receipt, RecordedCut,
-    RecordedSnapshot, Report, SafeMode, StopState, ToParticipant,
+    EpochsRecord, FromParticipant, Generation, GivenUp, Needed, ParticipantId, Receipt,
+    RecordedCut, RecordedSnapshot, Report, SafeMode, StopState, ToParticipant,
 };
 pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};
 pub use job_master::{

@@ -403,13 +403,9 @@ impl Driver {
             }
             MasterAction::Record(id, request) => self.ask_record(id, request),
             MasterAction::Epochs(id, request) => self.ask_epochs(id, request),
-            MasterAction::Keep {
-                epochs,
-                below,
-                generation,
-            } => {
+            MasterAction::Keep(needed) => {
                 if let Some(snapshots) = &self.setup.snapshots {
-                    snapshots.keep(self.store.job(), &epochs, below, generation);
+                    snapshots.keep(self.store.job(), &needed);
                 }
             }
             MasterAction::Scheduler(order, call) => {

@@ -130,8 +130,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
     use std::time::{Duration, Instant};
 
-    use ardea_control::{EpochsConfig, Generation, JobDefinition, JobRef};
-    use ardea_core::Epoch;
+    use ardea_control::{EpochsConfig, JobDefinition, JobRef, Needed};
     use ardea_state_manager::{Expected, FileState, StateManager, StateOptions};
 
     use super::*;
@@ -159,7 +158,7 @@ mod tests {
             Ok(())
         }
 
-        fn keep(&self, _: &JobRef, _: &[Epoch], _: Epoch, _: Generation) {}
+        fn keep(&self, _: &JobRef, _: &Needed) {}
     }
 
     #[tokio::test]

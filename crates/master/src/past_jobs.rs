@@ -20,7 +20,7 @@ const MOST_BYTES: usize = 64 << 10;
 pub struct PastJob {
     /// The job.
     pub job: JobRef,
-    /// Whether it has come to its end by itself; otherwise its user has killed it.
+    /// Whether it has come to its end by itself, or has made way for another program; otherwise its user has killed it.
     pub finished: bool,
     /// Whether another program has taken its place.
     #[serde(default)]

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_control::{
-    CertificateFiles, EpochsConfig, EpochsNote, EpochsRecord, Generation, JobDefinition, JobRef,
-    LeaseConfig, LeftState, MasterConfig, Successor,
+    CertificateFiles, EpochsConfig, EpochsNote, EpochsRecord, JobDefinition, JobRef, LeaseConfig,
+    LeftState, MasterConfig, Needed, Successor,
 };
-use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::Security;
 use ardea_packing::ResourceManagers;
 use ardea_scheduler::{LaunchPlan, Schedulers};
@@ -109,9 +109,9 @@ pub trait Snapshots: Send + Sync + fmt::Debug {
         let _ = job;
     }
 
-    /// Of the epochs below `below` the job needs only the snapshots of these, as [`EpochsAction::Keep`](ardea_control::EpochsAction::Keep)
+    /// The job needs only these snapshots, as [`EpochsAction::Keep`](ardea_control::EpochsAction::Keep)
     /// says. Must not wait: it may be done late, or not at all if another one follows.
-    fn keep(&self, job: &JobRef, epochs: &[Epoch], below: Epoch, present: Generation);
+    fn keep(&self, job: &JobRef, needed: &Needed);
 }
 
 /// What a job has left for one that follows it.

@@ -245,7 +245,7 @@ impl<'a> Driver<'a> {
                 self.untold
                     .push_back(EpochsEvent::NotBegun { generation, reason });
             }
-            EpochsAction::Keep { epochs, below, .. } => self.keep(&epochs, below),
+            EpochsAction::Keep(needed) => self.keep(&needed.epochs, needed.below),
             EpochsAction::Reply(id, outcome) => {
                 if !self.saved(id, &outcome)
                     && let Err(why) = outcome

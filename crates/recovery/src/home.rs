@@ -16,8 +16,8 @@ use ardea_snapshot::{
 };
 
 use crate::Survival;
-use crate::left::noted_in;
 use crate::lock::FolderLock;
+use crate::notes::noted_in;
 use crate::record::{EpochTold, KeptRecord, RecordFiles, RecordedEnd, Wrote};
 use crate::requests::Mailbox;
 use crate::survival::Place;
@@ -368,6 +368,8 @@ pub(crate) struct Visit {
     pub(crate) record: KeptRecord,
     pub(crate) store: SnapshotStore,
     pub(crate) holder: Option<String>,
+    /// It has been a cluster's.
+    pub(crate) is_of_cluster: bool,
     folder: Arc<dyn Folder>,
 }
 
@@ -387,13 +389,14 @@ impl Visit {
             Some(address) => crate::bucket::open(address)?,
             None => Arc::new(DiskFolder::open(path)?),
         };
-        let record = record_in(&folder)?;
+        let (record, is_of_cluster) = record_in(&folder)?;
         let config = StoreConfig::default();
         let store = SnapshotStore::open(Arc::clone(&folder), &record.job, config)?;
         Ok(Visit {
             record,
             store,
             folder,
+            is_of_cluster,
             holder: match address {
                 // Nobody holds a bucket.
                 Some(_) => None,
@@ -407,18 +410,18 @@ impl Visit {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn record_now(&self) -> Result<KeptRecord> {
-        record_in(&self.folder)
+        Ok(record_in(&self.folder)?.0)
     }
 }
 
-fn record_in(folder: &Arc<dyn Folder>) -> Result<KeptRecord> {
+/// The record in a folder, and whether it is that of a job of a cluster.
+fn record_in(folder: &Arc<dyn Folder>) -> Result<(KeptRecord, bool)> {
     let (_, record) = RecordFiles::open(Arc::clone(folder))?;
-    let record = match record? {
-        Some(record) => Some(record),
-        // It may be that of a job of a cluster.
-        None => noted_in(&**folder)?,
-    };
-    record.ok_or_else(|| {
+    if let Some(record) = record? {
+        return Ok((record, false));
+    }
+    let noted = noted_in(&**folder)?.map(|record| (record, true));
+    noted.ok_or_else(|| {
         let what = format!("no job is kept in {}", folder.place());
         Error::new(ErrorCode::NoSuchSnapshot, what)
             .hint(

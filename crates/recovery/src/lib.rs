@@ -8,7 +8,7 @@
 //!
 //! * [`Survival`], [`SURVIVAL_SETTINGS`]: what is promised, and how; [`Embedded`]: jobs that can be run; [`Survive`]: running one;
 //! * [`Surviving`], [`SurvivingHandle`]: a job that runs so; [`Survived`], [`Figures`], [`Notice`]: what is told of it;
-//! * `home`: a job's folder, with its `lock` and its `record`; `left`: what a job of a cluster notes in its; `shape`: whether a folder fits a job; [`look`]: what is in a folder;
+//! * `home`: a job's folder, with its `lock` and its `record`; `notes`: what a job of a cluster notes in its; `shape`: whether a folder fits a job; [`look`]: what is in a folder;
 //! * [`savepoint`], [`KeptStates`]: a copy of its state for later, and for another version of it; `requests`: asking the process that
 //!   runs it;
 //! * `life`: one life of the job, whose cuts are those of `ardea-cuts`; `driver`: from one to the next; `failure`: what is tried again.
@@ -42,8 +42,8 @@ mod settings;
 mod survival;
 
 mod bucket;
-mod left;
 mod lock;
+mod notes;
 mod record;
 
 mod bringing;
@@ -63,8 +63,8 @@ mod saving;
 pub use ardea_savepoint::Dropping;
 pub use bucket::{address_of, new_place_of_savepoint, place_of_savepoint};
 pub use embedded::Embedded;
-pub use left::{CommitNotes, note_remembered};
 pub use looking::{Looked, LookedSnapshot, look};
+pub use notes::{KeptNotes, note_remembered, read_note, write_note};
 pub use notice::Notice;
 pub use saving::{KeptStates, SAVING, savepoint};
 pub use settings::SURVIVAL_SETTINGS;

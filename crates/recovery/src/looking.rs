@@ -17,6 +17,8 @@ pub struct Looked {
     pub job: String,
     /// How it has ended, in a word, if it has and nobody runs it: `completed`, `drained`, `stopped`.
     pub end: Option<&'static str>,
+    /// Whether a cluster runs it, or has run it: then nobody holds the folder, and it doesn't say how the job has ended.
+    pub is_of_cluster: bool,
     /// Who has the folder at the moment, in that process' own words; never known of a bucket.
     pub holder: Option<String>,
     /// The newest committed epoch.
@@ -50,7 +52,9 @@ pub fn look(folder: &Path, check: bool) -> Result<Looked> {
     let is_damaged = looked.snapshots.iter().any(|it| it.report.is_err());
     // A folder is not listed at one moment: of a job that runs, what is wrong is wrong when it is looked at again.
     // Nobody is known to hold a bucket.
-    let may_run = looked.holder.is_some() || crate::bucket::address_of(folder).is_some();
+    let may_run = looked.holder.is_some()
+        || looked.is_of_cluster
+        || crate::bucket::address_of(folder).is_some();
     match is_damaged && may_run {
         true => look_once(folder, check),
         false => Ok(looked),
@@ -101,5 +105,6 @@ fn look_once(folder: &Path, check: bool) -> Result<Looked> {
         committed: record.epochs.committed,
         job: record.job.clone(),
         holder: visit.holder,
+        is_of_cluster: visit.is_of_cluster,
     })
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ardea_control::{
     AgentAction, AgentConfig, AgentEvent, CandidateAction, CandidateEvent, Change, Credentials,
-    EpochsRecord, JobRecord, LeaseEvent, MasterAction, MasterEpoch, MasterEvent, Order, Run,
-    StoreReply, StoreRequest, ToWorker, WorkerAgent, WorkerId,
+    EpochsRecord, JobRecord, LeaseEvent, MasterAction, MasterEpoch, MasterEvent, Needed, Order,
+    Run, StoreReply, StoreRequest, ToWorker, WorkerAgent, WorkerId,
 };
 
 use crate::network::{Host, Node};
@@ -200,11 +200,12 @@ impl World {
             MasterAction::Epochs(request, what) => {
                 self.send(from, Node::Store, Message::Epochs(id, request, what));
             }
-            MasterAction::Keep {
+            MasterAction::Keep(Needed {
                 epochs,
                 below,
                 generation,
-            } => {
+                ..
+            }) => {
                 let after = self.random.time(Duration::ZERO, Duration::from_secs(1));
                 let sweep = Event::Sweep(epochs, below, generation);
                 self.timeline.plan(self.now + after, sweep);

@@ -57,9 +57,11 @@ impl KeptJob {
     }
 }
 
-/// What a job of one process is at, in a word.
+/// What a job is at, in a word, as far as its folder tells.
 fn state(looked: &Looked, folder: &Path) -> &'static str {
     match (&looked.holder, looked.end) {
+        // Its cluster knows.
+        _ if looked.is_of_cluster => "of a cluster",
         (Some(_), _) => "running",
         (None, Some(end)) => end,
         // A bucket has no lock by which it could be told.
@@ -222,6 +224,7 @@ mod tests {
             aligned: BTreeMap::new(),
         };
         let looked = Looked {
+            is_of_cluster: false,
             job: "words".into(),
             end,
             holder: None,

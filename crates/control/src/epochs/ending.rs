@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ardea_core::Epoch;
 
-use super::interface::{EpochNotDone, EpochsAction, EpochsOver, GivenUp};
+use super::interface::{EpochNotDone, EpochsAction, EpochsOver, GivenUp, Needed};
 use super::message::{EpochKind, EpochWord, FromParticipant, ParticipantId, Report};
 use super::note::EpochsNote;
 use super::record::RecordedSnapshot;
@@ -225,11 +225,12 @@ impl Epochs {
     pub(super) fn keep(&self, actions: &mut Vec<EpochsAction>) {
         if let Some(record) = self.record() {
             let epochs = record.snapshots.iter().map(|kept| kept.epoch).collect();
-            actions.push(EpochsAction::Keep {
+            actions.push(EpochsAction::Keep(Needed {
                 epochs,
+                committed: record.committed,
                 below: self.next,
                 generation: record.generation,
-            });
+            }));
         }
     }
 

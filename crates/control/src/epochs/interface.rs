@@ -223,6 +223,19 @@ impl fmt::Display for GivenUp {
     }
 }
 
+/// Which snapshots of a job are needed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Needed {
+    /// Whose snapshots are needed, the oldest first. Behind one that the job has gone back to there may be some that were asked for as savepoints.
+    pub epochs: Vec<Epoch>,
+    /// The newest epoch that is committed: one of them.
+    pub committed: Option<Epoch>,
+    /// The number below which nothing else is.
+    pub below: Epoch,
+    /// The present life of the job.
+    pub generation: Generation,
+}
+
 /// What the conductor of a job's epochs wants done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EpochsAction {
@@ -251,14 +264,7 @@ pub enum EpochsAction {
     ///
     /// The last states of participants that have ended belong to no epoch, since they count in all later ones: they are needed while a snapshot that
     /// is kept refers to them, and while their life of the job is the present one.
-    Keep {
-        /// Whose snapshots are needed, the oldest first.
-        epochs: Vec<Epoch>,
-        /// The number below which nothing else is.
-        below: Epoch,
-        /// The present life of the job.
-        generation: Generation,
-    },
+    Keep(Needed),
     /// Answer a command; with the epoch, if it was about one.
     Reply(CommandId, Result<Option<Epoch>, EpochNotDone>),
     /// Something that a person may want to read.

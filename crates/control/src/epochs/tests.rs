@@ -121,7 +121,7 @@ impl Desk {
                         paused,
                     } => self.lives.push((generation, to, paused)),
                     EpochsAction::Resume { generation } => self.resumed.push(generation),
-                    EpochsAction::Keep { epochs, .. } => self.kept = epochs,
+                    EpochsAction::Keep(needed) => self.kept = needed.epochs,
                     EpochsAction::Reply(id, reply) => self.replies.push((id, reply)),
                     EpochsAction::Note(note) => self.notes.push(note),
                     EpochsAction::Over(over) => self.over = Some(over),

@@ -5,14 +5,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::Epoch;
 use ardea_packing::{ContainerId, InstanceId, InstanceLimits, Resources, VertexName};
 use serde::{Deserialize, Serialize};
 
 use super::Displaced;
 use crate::{
-    BackoffConfig, Cause, EpochsCommand, EpochsConfig, EpochsNote, EpochsRecord, Generation,
-    JobRecord, MembershipConfig, Order, PlanVersion, Refused, RequestId, StoreReply, StoreRequest,
+    BackoffConfig, Cause, EpochsCommand, EpochsConfig, EpochsNote, EpochsRecord, JobRecord,
+    MembershipConfig, Needed, Order, PlanVersion, Refused, RequestId, StoreReply, StoreRequest,
     ToMaster, ToWorker, UpgradeOrder, WorkerId,
 };
 
@@ -112,14 +111,7 @@ pub enum MasterAction {
     /// Ask the state manager about the record of the job's epochs.
     Epochs(RequestId, StoreRequest<Arc<EpochsRecord>>),
     /// Drop snapshots that are not needed any more: as [`EpochsAction::Keep`](crate::EpochsAction::Keep).
-    Keep {
-        /// Whose snapshots are needed, the oldest first.
-        epochs: Vec<Epoch>,
-        /// The number below which nothing else is.
-        below: Epoch,
-        /// The present life of the job.
-        generation: Generation,
-    },
+    Keep(Needed),
     /// Call the scheduler.
     Scheduler(Order, SchedulerCall),
     /// Answer a command.

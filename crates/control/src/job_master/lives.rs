@@ -211,15 +211,7 @@ impl JobMaster {
                 let paused = record.is_some_and(|record| record.is_paused());
                 self.enter_life(now, Stage::Resuming(until), paused, actions);
             }
-            EpochsAction::Keep {
-                epochs,
-                below,
-                generation,
-            } => actions.push(MasterAction::Keep {
-                epochs,
-                below,
-                generation,
-            }),
+            EpochsAction::Keep(needed) => actions.push(MasterAction::Keep(needed)),
             EpochsAction::Reply(upgrading::STOPS, reply) => {
                 if let Some(lives) = &mut self.lives {
                     lives.stops_for_upgrade = reply.is_ok();

@@ -144,7 +144,7 @@ impl Desk {
                     MasterAction::Reply(id, reply) => self.replies.push((id, reply)),
                     MasterAction::JobGone => self.finished = true,
                     MasterAction::Note(note) => self.notes.push(note),
-                    MasterAction::Phase(_) | MasterAction::Keep { .. } => {}
+                    MasterAction::Phase(_) | MasterAction::Keep(_) => {}
                 }
             }
         }

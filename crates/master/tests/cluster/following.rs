@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use ardea_control::{
-    BROUGHT, Command, EpochsConfig, EpochsRecord, Generation, JobDefinition, JobPhase, JobRef,
-    LeftState, Successor, Upgrade, UpgradeEnd, UpgradeOrder,
+    BROUGHT, Command, EpochsConfig, EpochsRecord, JobDefinition, JobPhase, JobRef, LeftState,
+    Needed, Successor, Upgrade, UpgradeEnd, UpgradeOrder,
 };
-use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_master::{
     JobDesk, JobStore, Jobs, Left, MasterProcess, Snapshots, StoredJob, new_submission,
 };
@@ -67,7 +67,7 @@ impl Snapshots for Noted {
         Ok(next.definition.clone())
     }
 
-    fn keep(&self, _: &JobRef, _: &[Epoch], _: Epoch, _: Generation) {}
+    fn keep(&self, _: &JobRef, _: &Needed) {}
 }
 
 async fn master(rig: &Rig, holder: &str, noted: &Arc<Noted>) -> MasterProcess {

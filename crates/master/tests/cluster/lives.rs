@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ardea_control::{
     Command, EpochsCommand, EpochsConfig, EpochsRecord, Generation, JobDefinition, JobPhase,
-    JobRef, StoreReply, StoreRequest,
+    JobRef, Needed, StoreReply, StoreRequest,
 };
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_master::{JobStore, Jobs, MasterProcess, Snapshots};
@@ -40,7 +40,7 @@ impl Snapshots for Often {
         Ok(())
     }
 
-    fn keep(&self, _: &JobRef, _: &[Epoch], _: Epoch, _: Generation) {}
+    fn keep(&self, _: &JobRef, _: &Needed) {}
 }
 
 async fn master(rig: &Rig, holder: &str) -> MasterProcess {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ardea_control::{
     CommandId, EpochWord, Epochs, EpochsAction, EpochsCommand, EpochsEvent, EpochsNote, EpochsOver,
-    EpochsRecord, Generation, MasterEpoch, ParticipantId, RequestId, StoreReply, StoreRequest,
-    ToParticipant,
+    EpochsRecord, Generation, MasterEpoch, Needed, ParticipantId, RequestId, StoreReply,
+    StoreRequest, ToParticipant,
 };
 use ardea_core::{Epoch, Error, ErrorCode};
 
@@ -93,11 +93,12 @@ impl Scene {
             EpochsAction::Resume { generation } => {
                 self.after(20, 400, Event::LookedFor(master, generation));
             }
-            EpochsAction::Keep {
+            EpochsAction::Keep(Needed {
                 epochs,
                 below,
                 generation,
-            } => self.after(0, 1_500, Event::Sweep(epochs, below, generation)),
+                ..
+            }) => self.after(0, 1_500, Event::Sweep(epochs, below, generation)),
             EpochsAction::Reply(id, reply) => {
                 self.remember(format!("master {}: {id:?}: {reply:?}", master.0));
             }
