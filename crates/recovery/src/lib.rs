@@ -8,7 +8,7 @@
 //!
 //! * [`Survival`], [`SURVIVAL_SETTINGS`]: what is promised, and how; [`Embedded`]: jobs that can be run; [`Survive`]: running one;
 //! * [`Surviving`], [`SurvivingHandle`]: a job that runs so; [`Survived`], [`Figures`], [`Notice`]: what is told of it;
-//! * `home`: a job's folder, with its `lock` and its `record`; `notes`: what a job of a cluster notes in its; `shape`: whether a folder fits a job; [`look`]: what is in a folder;
+//! * `home`: a job's folder, with its `lock` and its `record`; `notes`: what one of a cluster notes in its own; `shape`: whether a folder fits a job; [`look`]: what is in a folder;
 //! * [`savepoint`], [`KeptStates`]: a copy of its state for later, and for another version of it; `requests`: asking the process that
 //!   runs it;
 //! * `life`: one life of the job, whose cuts are those of `ardea-cuts`; `driver`: from one to the next; `failure`: what is tried again.

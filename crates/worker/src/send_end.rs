@@ -196,15 +196,13 @@ impl SendEnd {
         self.flush()
     }
 
-    /// Gives what has gathered to the network.
+    /// Says what could not be said before, if it can be now, and gives what has gathered to the network.
     ///
     /// # Errors
     /// None but those of the engine itself.
     pub(crate) fn flush(&mut self) -> Result<()> {
         // Who has nothing to say tells a new connection of the past all the same: an epoch's end may be lost that everybody waits for.
-        if self.station.has_port() {
-            self.ready()?;
-        }
+        self.ready()?;
         let Some(live) = &mut self.live else {
             return Ok(());
         };
@@ -214,15 +212,6 @@ impl SendEnd {
             live.is_holding = !is_flushed;
         }
         Ok(())
-    }
-
-    /// Says what could not be said before, if it can be now.
-    ///
-    /// # Errors
-    /// None but those of the engine itself.
-    pub(crate) fn go_on(&mut self) -> Result<()> {
-        self.ready()?;
-        self.flush()
     }
 
     /// Whether nothing is held here. While the peer is away there is nothing to hold but what each of its lives is told first.
@@ -354,7 +343,7 @@ impl Resting for SendEnd {
     fn tend(&mut self, _: Duration) {
         // Only what has ended has something to say. Marking and flushing fail for no other reason than that the peer is gone.
         if self.is_done {
-            let _ = self.go_on();
+            let _ = self.flush();
         }
     }
 }

@@ -84,7 +84,7 @@ impl SenderP {
         };
         match was_finished {
             false => end.finish()?,
-            true => end.go_on()?,
+            true => end.flush()?,
         }
         let is_flushed = end.is_flushed();
         self.is_finished = true;

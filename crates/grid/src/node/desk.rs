@@ -222,11 +222,13 @@ impl Desk {
         let Some(UnderWay { asked, .. }) = self.forget(number) else {
             return;
         };
-        let refused = Outcome::Refused(Refusal::NotPrimary);
         match (asked.operation.writes(), now < asked.until) {
             (true, _) => self.ended.push((asked.id, Outcome::Unknown)),
             (false, true) => self.put_off(now, asked, Refusal::NotPrimary),
-            (false, false) => self.ended.push((asked.id, refused)),
+            (false, false) => {
+                let refused = Outcome::Refused(Refusal::NotPrimary);
+                self.ended.push((asked.id, refused));
+            }
         }
     }
 

@@ -404,7 +404,7 @@ impl Processor for StandInP {
         // What could not be said before, such as the end of an input to a process that was not there.
         for way in &mut self.inputs {
             if let Some(end) = way.end(&self.about.waker) {
-                end.go_on()?;
+                end.flush()?;
             }
         }
         let made = self.give_out(outbox)?;

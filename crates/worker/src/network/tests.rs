@@ -257,7 +257,7 @@ fn an_epochs_end_that_may_be_lost_with_a_connection_is_told_over_the_next_one() 
     ours.hears_of(&[&second]);
     let mut told = Vec::new();
     until(|| {
-        sender.end().unwrap().go_on().unwrap();
+        sender.end().unwrap().flush().unwrap();
         told.extend(second.receive(&mut receiver, &mut got));
         told.len() == 3
     });
