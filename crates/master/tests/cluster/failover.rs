@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ardea_control::{Command, JobPhase, MasterEpoch};
 use ardea_core::ErrorCode;
-use ardea_master::{JobDesk, JobStore, JobView, Standing, past_jobs_of};
+use ardea_master::{JobDesk, JobStore, JobView, NoteView, Standing, past_jobs_of};
 use ardea_state_manager::StateManager;
 use ardea_state_manager::layout::JobLayout;
 use tokio::io::AsyncWriteExt;
@@ -162,18 +162,18 @@ async fn the_next_master_knows_what_the_last_one_has_seen() {
     handed_over(&rig, "\"restarts\":1").await;
     drop(first);
     let desk = leads(&second, "word-count", JobPhase::Running).await;
-    let view = until_seen(&desk, |view| view.containers[1].restarts == 1).await;
+    // Not by the restart, which a scheduler that has just been started may tell before what was handed over has been read.
+    let followed = "b leads the job now, a did before";
+    let is_told = |note: &NoteView| note.what.to_string().contains(followed);
+    let view = until_seen(&desk, |view| view.notes.iter().any(is_told)).await;
     assert_eq!(view.master.epoch, MasterEpoch(2));
+    assert_eq!(view.containers[1].restarts, 1);
     assert_eq!(view.since_ms, runs_since);
     assert_eq!(view.containers[0].restarts, 0);
     let failed = &view.failures[0];
     assert_eq!((failed.container.0, failed.count), (2, 1));
     let told: Vec<String> = view.notes.iter().map(|it| it.what.to_string()).collect();
-    for wanted in [
-        "plan 1 was made",
-        "ended by signal 9",
-        "b leads the job now, a did before",
-    ] {
+    for wanted in ["plan 1 was made", "ended by signal 9"] {
         assert!(told.iter().any(|told| told.contains(wanted)), "{told:?}");
     }
     desk.command(Command::Kill).await.unwrap();
