@@ -15,8 +15,7 @@ use ardea_cuts::block_config;
 use ardea_master::Left;
 use ardea_packing::JobDemand;
 use ardea_recovery::{
-    Dropping, address_of, new_place_of_savepoint, note_remembered, place_of_savepoint, read_note,
-    write_note,
+    Dropping, address_of, note_remembered, open_place, place_of_savepoint, read_note, write_note,
 };
 use ardea_savepoint::{
     JobStates, Savepoint, SavepointManifest, SavepointOf, StateDiff, copy, diff,
@@ -156,7 +155,7 @@ pub fn save(
         states,
         threads: threads(),
     };
-    let written = Savepoint::write(new_place_of_savepoint(to)?, of)?;
+    let written = Savepoint::write(open_place(to)?, of)?;
     Ok(written.manifest().clone())
 }
 

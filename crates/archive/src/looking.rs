@@ -6,9 +6,9 @@ use std::time::Duration;
 use ardea_api::{DamageView, SnapshotVertexView, SnapshotView, SnapshotsView};
 use ardea_control::JobRef;
 use ardea_core::{Epoch, Error, ErrorCode, Result};
-use ardea_recovery::LookedSnapshot;
+use ardea_recovery::{LookedSnapshot, address_of, open_place};
 use ardea_shelter::Shelter;
-use ardea_snapshot::{DiskFolder, Folder, Snapshot, SnapshotId, SnapshotReport, VertexReport};
+use ardea_snapshot::{Folder, Snapshot, SnapshotId, SnapshotReport, VertexReport};
 
 use crate::probe::{find_place, lost};
 use crate::{Place, Promise, Told};
@@ -64,12 +64,14 @@ impl Kept {
 
     fn folder(&self) -> Result<Arc<dyn Folder>> {
         match &self.promise.place {
-            Place::Folder(folder) | Place::Both(folder) if !folder.is_dir() => {
+            Place::Folder(folder) | Place::Both(folder)
+                if address_of(folder).is_none() && !folder.is_dir() =>
+            {
                 let what = format!("there is no folder {} here", folder.display());
                 Err(Error::new(ErrorCode::ReadFailed, what)
                     .hint("mount it on every host under the same path"))
             }
-            Place::Folder(folder) => Ok(Arc::new(DiskFolder::open(folder)?)),
+            Place::Folder(folder) => open_place(folder),
             place => find_place(place, &self.job, self.shelter.as_ref()),
         }
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_recovery::{address_of, open_place};
 use ardea_shelter::{Shelter, ShelterFolder};
-use ardea_snapshot::{DiskFolder, FileName, FileState, Folder, Listed, seal, unseal};
+use ardea_snapshot::{FileName, FileState, Folder, Listed, seal, unseal};
 use bytes::Bytes;
 
 use crate::Place;
@@ -22,7 +23,7 @@ const NAME: &str = "folder.probe";
 /// # Errors
 /// If it can't be made or written.
 pub(crate) fn make_folder(path: &Path, job: &JobRef) -> Result<()> {
-    let folder = DiskFolder::open(path)?;
+    let folder = open_place(path)?;
     folder.write(&file()?, &seal(KIND, FORMAT, job.key().as_bytes()))
 }
 
@@ -99,10 +100,10 @@ pub(crate) fn lost(place: &Place, error: Error) -> Error {
 /// # Errors
 /// [`InvalidConfig`](ErrorCode::InvalidConfig) if it is another folder that is seen here under the same path, or none.
 pub(crate) fn find_folder(path: &Path, job: &JobRef) -> Result<Arc<dyn Folder>> {
-    if !path.is_dir() {
+    if address_of(path).is_none() && !path.is_dir() {
         return Err(unseen(path, "there is no such folder here"));
     }
-    let folder = DiskFolder::open(path)?;
+    let folder = open_place(path)?;
     let found = folder.read(&file()?)?;
     let found = found.ok_or_else(|| unseen(path, "here it is another folder"))?;
     match unseal(KIND, FORMAT, &found) {
@@ -113,7 +114,7 @@ pub(crate) fn find_folder(path: &Path, job: &JobRef) -> Result<Arc<dyn Folder>> 
 
 /// A job's folder, as it was seen. Where it is gone as a whole, none of its files is: they can't be read at the moment.
 #[derive(Debug)]
-struct SeenFolder(DiskFolder);
+struct SeenFolder(Arc<dyn Folder>);
 
 impl SeenFolder {
     fn is_there(&self) -> Result<bool> {
@@ -142,7 +143,7 @@ impl Folder for SeenFolder {
             let what = format!("{name} in {} can't be read", self.place());
             return Err(Error::new(ErrorCode::ReadFailed, what)
                 .because("the folder of the job's snapshots is not there any more")
-                .hint("mount it, or bring it back"));
+                .hint("mount it, or bring it back, with all that it held"));
         }
         // It may have come back in between.
         self.0.read(name)
@@ -166,9 +167,10 @@ fn unseen(path: &Path, why: &str) -> Error {
         "this machine does not see the folder of the job's snapshots, {}: {why}",
         path.display()
     );
-    Error::new(ErrorCode::InvalidConfig, what).hint(
-        "mount it on every host under the same path, readable and writable for the user that containers run as",
-    )
+    Error::new(ErrorCode::InvalidConfig, what).hint(match address_of(path) {
+        None => "mount it on every host under the same path, readable and writable for the user that containers run as",
+        Some(_) => "name the store in the address (?endpoint=…&region=…), or give all hosts the same environment",
+    })
 }
 
 #[cfg(test)]

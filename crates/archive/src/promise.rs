@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ardea_control::{JobDefinition, JobRef};
 use ardea_core::settings::{Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_recovery::{Dropping, SURVIVAL_SETTINGS, Survival, address_of};
+use ardea_recovery::{Dropping, SURVIVAL_SETTINGS, Survival, address_of, part_of};
 use serde::{Deserialize, Serialize};
 
 /// What a setting begins with that names what a job has left in memory.
@@ -16,11 +16,11 @@ const IN_MEMORY: &str = "memory:";
 /// Where the snapshots of a job are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// In a folder that all hosts see, which is this submission's alone.
+    /// In a folder that all hosts see, or a part of a bucket, which is this submission's alone.
     Folder(PathBuf),
     /// In the memory of the cluster's hosts.
     Memory,
-    /// In such a folder, and read from the memory of hosts as far as they are there as well.
+    /// In such a place, and read from the memory of hosts as far as they are there as well.
     Both(PathBuf),
 }
 
@@ -141,18 +141,19 @@ fn folder_of(directory: Option<&Path>, job: &JobRef) -> Result<PathBuf> {
     let wrong = |why: &str| {
         let what = format!("the job {:?} promises to survive, and {why}", job.name);
         Error::new(ErrorCode::InvalidConfig, what).hint(
-            "name a folder that all hosts see by the same path, such as one of a file server: --set snapshots.folder=/PATH; \
-             or leave it out: then snapshots are in the memory of the cluster's hosts",
+            "name a folder that all hosts see by the same path, such as one of a file server (--set snapshots.folder=/PATH), or a \
+             part of a bucket; or leave it out: then snapshots are in the memory of the cluster's hosts",
         )
     };
     let directory = directory.ok_or_else(|| wrong("its snapshots are in no folder"))?;
-    if !directory.is_absolute() {
+    if !directory.is_absolute() && address_of(directory).is_none() {
         let shown = directory.display();
         return Err(wrong(&format!(
             "{shown} is another folder for each process"
         )));
     }
-    Ok(directory.join(format!("{}-{:x}", job.name, job.submission)))
+    let own = format!("{}-{:x}", job.name, job.submission);
+    Ok(part_of(directory, &own))
 }
 
 #[cfg(test)]
@@ -183,6 +184,10 @@ mod tests {
         let promise = by(&[exactly, ("snapshots.folder", "/mnt/state"), too]);
         let promise = promise.unwrap().unwrap();
         assert_eq!(promise.place, Place::Both("/mnt/state/words-2a".into()));
+        let bucket = "s3://states/jobs?endpoint=http://[::1]:9000";
+        let promise = by(&[exactly, ("snapshots.folder", bucket)]);
+        let own = "s3://states/jobs/words-2a?endpoint=http://[::1]:9000";
+        assert_eq!(promise.unwrap().unwrap().place, Place::Folder(own.into()));
     }
 
     #[test]

@@ -81,6 +81,7 @@ pub use prepare::{Prepared, Wanted};
 pub use profile::{read_settings, resolver, schema};
 pub use rest::{RestTarget, Store};
 pub use saved::{Comparison, SavedJob, remembered, told_states};
+pub use settled::{Settled, Settling};
 pub use submit::{Step, Submitted, Target, submit};
 pub use target::connect;
 pub use upgrade::{UPGRADES_WITHIN, Upgraded, told_of_upgrade, upgrade};

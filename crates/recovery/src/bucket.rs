@@ -1,21 +1,51 @@
-//! Snapshots and savepoints in a bucket of an object store, if this was built with the feature `s3`.
+//! Snapshots and savepoints in a folder, or in a bucket of an object store, if this was built with the feature `s3`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_snapshot::{DiskFolder, Folder};
 
+/// What an address begins with.
+const SCHEME: &str = "s3://";
+
 /// The address that stands where a path could stand, if it is one.
 pub fn address_of(path: &Path) -> Option<&str> {
-    path.to_str().filter(|text| text.starts_with("s3://"))
+    path.to_str().filter(|text| text.starts_with(SCHEME))
 }
 
-/// Opens the place of a savepoint that is to be written: a folder, which is made if it isn't there, or a part of a bucket.
+/// Whether this was built with the means to reach a bucket.
+pub const fn has_buckets() -> bool {
+    cfg!(feature = "s3")
+}
+
+/// A part of a place, which can be opened as one: a folder's folder, or what begins with that in a bucket. An address without a bucket stays as
+/// it is, and is refused when it is opened.
+///
+/// ```
+/// use std::path::Path;
+/// use ardea_recovery::part_of;
+///
+/// assert_eq!(part_of(Path::new("/mnt/state"), "words"), Path::new("/mnt/state/words"));
+/// let bucket = Path::new("s3://states/jobs/?endpoint=http://[::1]:9000");
+/// assert_eq!(part_of(bucket, "words"), Path::new("s3://states/jobs/words?endpoint=http://[::1]:9000"));
+/// ```
+pub fn part_of(place: &Path, name: &str) -> PathBuf {
+    let Some(address) = address_of(place) else {
+        return place.join(name);
+    };
+    let (prefix, query) = address.split_at(address.find('?').unwrap_or(address.len()));
+    match prefix.trim_end_matches('/') {
+        prefix if prefix.len() > SCHEME.len() => format!("{prefix}/{name}{query}").into(),
+        _ => place.to_path_buf(),
+    }
+}
+
+/// Opens the place of snapshots, or of a savepoint that is to be written: a folder, which is made if it isn't there, or a part of a bucket.
 ///
 /// # Errors
 /// What either returns.
-pub fn new_place_of_savepoint(place: &Path) -> Result<Arc<dyn Folder>> {
+pub fn open_place(place: &Path) -> Result<Arc<dyn Folder>> {
     match address_of(place) {
         Some(address) => open(address),
         None => Ok(Arc::new(DiskFolder::open(place)?)),
@@ -32,7 +62,7 @@ pub fn place_of_savepoint(place: &Path) -> Result<Arc<dyn Folder>> {
         return Err(Error::new(ErrorCode::ReadFailed, what)
             .hint("name the folder that a savepoint was written to"));
     }
-    new_place_of_savepoint(place)
+    open_place(place)
 }
 
 /// Opens the folder at an address.

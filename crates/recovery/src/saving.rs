@@ -10,7 +10,7 @@ use ardea_savepoint::{JobStates, Savepoint, SavepointManifest, SavepointOf};
 use ardea_snapshot::SnapshotId;
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::{address_of, new_place_of_savepoint, place_of_savepoint};
+use crate::bucket::{address_of, open_place, place_of_savepoint};
 use crate::home::Visit;
 use crate::lock::FolderLock;
 use crate::requests::Asked;
@@ -124,7 +124,7 @@ fn copy_of(folder: &Path, to: &Path) -> Result<SavepointManifest> {
         states: record.states_of(epoch).unwrap_or(&nothing),
         threads: ardea_engine::allowed_cores().len().clamp(1, 4),
     };
-    let made = Savepoint::write(new_place_of_savepoint(to)?, of)?;
+    let made = Savepoint::write(open_place(to)?, of)?;
     Ok(made.manifest().clone())
 }
 

@@ -45,7 +45,7 @@ pub static SURVIVAL_SETTINGS: &[Setting] = &[
         key: "snapshots.folder",
         kind: Kind::Text,
         default: "",
-        about: "the folder of the job's snapshots, or s3://bucket/prefix, which is this job's alone; without one they are in memory. On a cluster: a folder that all hosts see, in which each job gets its own, or without one the memory of hosts",
+        about: "the folder of the job's snapshots, or s3://bucket/prefix, which is this job's alone; without one they are in memory. On a cluster: a folder that all hosts see, or a part of a bucket, in which each job gets its own; without one the memory of hosts",
         trades: "in memory they are quicker, and end with the process, or with all hosts of a cluster",
     },
     Setting {

@@ -176,11 +176,12 @@ impl Survival {
         self.guarantee
     }
 
-    /// The directory of its snapshots, if they are in one.
+    /// The directory of its snapshots, or the address of the part of a bucket, if they are in one.
     pub fn directory(&self) -> Option<&Path> {
         match &self.place {
             Place::Directory(path) => Some(path),
-            Place::Memory | Place::Folder(_) | Place::Bucket(_) => None,
+            Place::Bucket(address) => Some(Path::new(address)),
+            Place::Memory | Place::Folder(_) => None,
         }
     }
 

@@ -116,7 +116,7 @@ pub fn diff(old: &JobStates, new: &JobStates, dropping: &Dropping) -> StateDiff 
         for (state, form) in own_states(was) {
             let verdict = match dropping.has(vertex, state) {
                 true => Verdict::Drop,
-                false => kept(vertex, (state, form), was, now),
+                false => kept(vertex, (state, form), is_unnamed(old, vertex), now),
             };
             found.states.push(StateVerdict {
                 vertex: vertex.clone(),
@@ -160,15 +160,25 @@ fn own_states(of: &VertexStates) -> impl Iterator<Item = (&String, &StateForm)> 
         .filter(|(state, _)| !state.starts_with(RUNTIME_STATE))
 }
 
+/// Whether nobody chose the name of a vertex, nor that of the step that it is a part of: `count: partial` is one of `count`.
+fn is_unnamed(job: &JobStates, vertex: &str) -> bool {
+    let is_generated = |name| {
+        let vertex = job.vertices.get(name);
+        vertex.is_none_or(|vertex| vertex.has_generated_name)
+    };
+    let mut wholes = vertex.match_indices(": ").map(|(at, _)| &vertex[..at]);
+    is_generated(vertex) && wholes.all(is_generated)
+}
+
 fn kept(
     vertex: &str,
     (state, form): (&String, &StateForm),
-    was: &VertexStates,
+    is_unnamed: bool,
     now: Option<&VertexStates>,
 ) -> Verdict {
     let Some(now) = now else {
         let mut why = format!("the program has no {vertex:?}");
-        if was.has_generated_name {
+        if is_unnamed {
             why +=
                 ", which nobody had given that name: steps with names of their own are found again";
         }

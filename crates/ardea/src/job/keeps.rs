@@ -1,34 +1,37 @@
 //! Whether a job can keep on a cluster what it promises, as far as that is known where it is submitted.
 
 use std::collections::BTreeMap;
-use std::path::absolute;
+use std::path::{Path, absolute};
 
 use ardea_archive::{Promise, write_states};
 use ardea_control::JobRef;
 use ardea_core::{Dag, Error, ErrorCode, Guarantee, Instance, Result};
 use ardea_packing::JobDemand;
+use ardea_recovery::{address_of, has_buckets};
 use ardea_savepoint::JobStates;
 
 const FOLDER: &str = "snapshots.folder";
 const FROM: &str = "recovery.from";
 
-/// Names the folder of snapshots, and that of a savepoint to begin from, as all processes can: from the root on.
+/// Names the folder of snapshots, and that of a savepoint to begin from, as all processes can: from the root on, where it is in no bucket.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if it is in a bucket, or there is no folder to begin from.
+/// [`ErrorCode::InvalidConfig`] if it is in a bucket and this program can reach none, or if it names no folder.
 pub(super) fn name_folders(settings: &mut BTreeMap<String, String>) -> Result<()> {
     for key in [FOLDER, FROM] {
         let Some(folder) = settings.get_mut(key).filter(|folder| !folder.is_empty()) else {
             continue;
         };
-        let is_bucket = folder.starts_with("s3://");
-        if is_bucket && key == FROM {
-            continue;
-        }
-        if is_bucket {
-            let what = format!("{key}={folder} is in a bucket, which jobs of a cluster can't use");
+        if address_of(Path::new(folder)).is_some() {
+            // Its workers are this program: what they would find out too late is said here.
+            if has_buckets() {
+                continue;
+            }
+            let what = format!(
+                "{key}={folder} is in an object store, and this program was built without one"
+            );
             return Err(Error::new(ErrorCode::InvalidConfig, what)
-                .hint("name a folder that all hosts see by the same path, or none: then snapshots are in the memory of hosts"));
+                .hint("build it with the feature `s3` of ardea, or name a folder that all hosts see by the same path"));
         }
         let whole = absolute(&*folder).map_err(|error| {
             let what = format!("{key}={folder} names no folder");

@@ -1,15 +1,16 @@
-//! When a job that was just submitted can be said to run, or to fail.
+//! When a job that was just submitted, or has just begun again, can be said to run, or to fail.
 
 use std::time::{Duration, Instant};
 
 use ardea_api::{JobSummary, Phase, ProblemView};
+use ardea_core::{Error, ErrorCode, Result};
 
 /// For how long a job has to run without a new problem before it is said to.
 const SETTLES: Duration = Duration::from_secs(1);
 
 /// What has become of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Settled {
+pub enum Settled {
     /// It has run for a moment, or does what else needs no waiting for.
     In(Phase),
     /// It can't be packed.
@@ -20,32 +21,64 @@ pub(super) enum Settled {
     Failing(ProblemView),
 }
 
+impl Settled {
+    /// What it does, if it does something; `seen` is how the job was seen then.
+    ///
+    /// # Errors
+    /// What it fails of, with the code of that; [`ErrorCode::ResourcesImpossible`] if it can't be packed, and [`ErrorCode::FailsAgain`] if it
+    /// waits for somebody to decide.
+    pub fn outcome(self, seen: &JobSummary) -> Result<Phase> {
+        let (job, reason) = (&seen.name, seen.reason.clone());
+        match self {
+            Settled::In(phase) => Ok(phase),
+            Settled::Impossible => Err(impossible(job, reason)),
+            Settled::SafeMode => Err(in_safe_mode(job, reason)),
+            Settled::Failing(problem) => Err(failing(job, &problem)),
+        }
+    }
+}
+
 /// Looks at a job until it is clear what has become of it.
 #[derive(Debug, Default)]
-pub(super) struct Settling {
+pub struct Settling {
     was_seen: bool,
     /// Since when it has been running without a new problem.
     runs_since: Option<Instant>,
-    /// Whose problem was seen last, and which of theirs it was.
+    /// Whose problem was seen last, or known before, and which of theirs it was.
     last_problem: Option<(String, u64)>,
-    /// How many problems have been seen.
+    /// How many problems are new.
     problems: u64,
 }
 
 impl Settling {
+    /// Of a job that has been seen so before it was told to begin again.
+    pub fn again(before: &JobSummary) -> Self {
+        let known = before.last_problem.as_ref();
+        Settling {
+            last_problem: known.map(|known| (known.instance.clone(), known.count)),
+            ..Settling::default()
+        }
+    }
+
     /// Whether it has been seen at all.
     pub(super) fn was_seen(&self) -> bool {
         self.was_seen
     }
 
     /// It was seen so; what has become of it, if that is clear now. One failure may pass: only a second one says that it fails.
-    pub(super) fn sees(&mut self, job: &JobSummary, now: Instant) -> Option<Settled> {
+    pub fn sees(&mut self, job: &JobSummary, now: Instant) -> Option<Settled> {
         self.was_seen = true;
         if let Some(problem) = &job.last_problem {
-            let which = (problem.instance.clone(), problem.count);
-            if self.last_problem.as_ref() != Some(&which) {
-                self.last_problem = Some(which);
-                self.problems = (self.problems + 1).max(problem.count);
+            let more = match &self.last_problem {
+                Some((instance, known)) if *instance == problem.instance => {
+                    problem.count.saturating_sub(*known)
+                }
+                Some(_) => 1,
+                None => problem.count,
+            };
+            if more > 0 {
+                self.last_problem = Some((problem.instance.clone(), problem.count));
+                self.problems += more;
                 self.runs_since = None;
             }
             if self.problems > 1 {
@@ -67,6 +100,50 @@ impl Settling {
                 Some(Settled::In(job.phase))
             }
         }
+    }
+}
+
+/// What a job fails of, with the code that whoever failed has told.
+pub(super) fn failing(job: &str, problem: &ProblemView) -> Error {
+    let message = &problem.message;
+    // A process tells its error behind how it has ended.
+    let told = message
+        .split_once(": error: ")
+        .map_or(message.as_str(), |(_, told)| told);
+    let coded = told.split_once(": ");
+    let coded = coded.and_then(|(code, rest)| Some((ErrorCode::named(code)?, rest)));
+    // That nobody read what a job wrote is its failure, and no reason to end here in silence.
+    let coded = coded.filter(|(code, _)| *code != ErrorCode::OutputClosed);
+    let (code, why) = coded.unwrap_or((ErrorCode::StartFailed, message));
+    let what = format!(
+        "the cluster has job {job:?}, and {} fails",
+        problem.instance
+    );
+    Error::new(code, what).because(why).hint(format!(
+        "what fails is started again and again; `ardea logs {job}` shows what it wrote, `ardea kill {job}` gives it up"
+    ))
+}
+
+fn impossible(job: &str, reason: Option<String>) -> Error {
+    let what = format!("the cluster has job {job:?}, and can't run it");
+    let error = Error::new(ErrorCode::ResourcesImpossible, what).hint(format!(
+        "kill it (ardea kill {job}), and submit it with less"
+    ));
+    match reason {
+        Some(reason) => error.because(reason),
+        None => error,
+    }
+}
+
+/// It has a guarantee that it can't keep.
+fn in_safe_mode(job: &str, reason: Option<String>) -> Error {
+    let what = format!("the cluster has job {job:?}, which does not run");
+    let error = Error::new(ErrorCode::FailsAgain, what).hint(format!(
+        "mend the cause and have it begin again: ardea recover {job}; or give it up: ardea kill {job}"
+    ));
+    match reason {
+        Some(reason) => error.because(reason),
+        None => error,
     }
 }
 
@@ -120,6 +197,27 @@ mod tests {
             let settled = settling.sees(&twice, now);
             assert!(matches!(settled, Some(Settled::Failing(_))), "{settled:?}");
         }
+    }
+
+    #[test]
+    fn what_a_job_failed_of_before_it_begins_again_says_nothing() {
+        let mut settling = Settling::again(&job(Phase::SafeMode, Some(("a#0", 4))));
+        let begin = Instant::now();
+        let at = |millis| begin + Duration::from_millis(millis);
+        let as_before = job(Phase::Running, Some(("a#0", 4)));
+        assert_eq!(settling.sees(&as_before, at(0)), None);
+        let once = job(Phase::Recovering, Some(("a#0", 5)));
+        assert_eq!(settling.sees(&once, at(500)), None);
+        let twice = job(Phase::Recovering, Some(("a#0", 6)));
+        let settled = settling.sees(&twice, at(800)).unwrap();
+        assert_eq!(
+            settled.outcome(&twice).unwrap_err().code(),
+            ErrorCode::StartFailed
+        );
+        let mut settling = Settling::again(&as_before);
+        assert_eq!(settling.sees(&as_before, at(0)), None);
+        let runs = settling.sees(&as_before, at(1_000));
+        assert_eq!(runs, Some(Settled::In(Phase::Running)));
     }
 
     #[test]

@@ -4,15 +4,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_api::{
-    JobDescription, JobEnding, JobSummary, Phase, ProblemView, SubmitRequest, UpgradeRequest,
-};
+use ardea_api::{JobDescription, JobEnding, JobSummary, Phase, SubmitRequest, UpgradeRequest};
 use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
 use serde::Serialize;
 
 use super::prepare::Prepared;
-use super::settled::{Settled, Settling};
+use super::settled::{Settling, failing};
 
 /// How often the cluster is asked how the job is doing.
 const LOOK: Duration = Duration::from_millis(50);
@@ -206,12 +204,8 @@ fn wait(
             Err(error) => return Err(error),
         };
         if let Some(seen) = seen {
-            match settling.sees(&seen, Instant::now()) {
-                Some(Settled::Failing(problem)) => return Err(failing(job, &problem)),
-                Some(Settled::Impossible) => return Err(impossible(job, seen.reason)),
-                Some(Settled::SafeMode) => return Err(in_safe_mode(job, seen.reason)),
-                Some(Settled::In(phase)) => return Ok(phase),
-                None => {}
+            if let Some(settled) = settling.sees(&seen, Instant::now()) {
+                return settled.outcome(&seen);
             }
             let step = Step::Starting {
                 workers: seen.worker_count,
@@ -264,50 +258,6 @@ fn late(job: &str, patience: Duration) -> Error {
     Error::new(ErrorCode::StateUnavailable, what).hint(format!(
         "the cluster goes on trying; `ardea describe {job}` says what it waits for, `ardea kill {job}` gives it up"
     ))
-}
-
-/// What a job fails of, with the code that whoever failed has told.
-fn failing(job: &str, problem: &ProblemView) -> Error {
-    let message = &problem.message;
-    // A process tells its error behind how it has ended.
-    let told = message
-        .split_once(": error: ")
-        .map_or(message.as_str(), |(_, told)| told);
-    let coded = told.split_once(": ");
-    let coded = coded.and_then(|(code, rest)| Some((ErrorCode::named(code)?, rest)));
-    // That nobody read what a job wrote is its failure, and no reason to end here in silence.
-    let coded = coded.filter(|(code, _)| *code != ErrorCode::OutputClosed);
-    let (code, why) = coded.unwrap_or((ErrorCode::StartFailed, message));
-    let what = format!(
-        "the cluster has job {job:?}, and {} fails",
-        problem.instance
-    );
-    Error::new(code, what).because(why).hint(format!(
-        "what fails is started again and again; `ardea logs {job}` shows what it wrote, `ardea kill {job}` gives it up"
-    ))
-}
-
-fn impossible(job: &str, reason: Option<String>) -> Error {
-    let what = format!("the cluster has job {job:?}, and can't run it");
-    let error = Error::new(ErrorCode::ResourcesImpossible, what).hint(format!(
-        "kill it (ardea kill {job}), and submit it with less"
-    ));
-    match reason {
-        Some(reason) => error.because(reason),
-        None => error,
-    }
-}
-
-/// It has a guarantee that it can't keep.
-fn in_safe_mode(job: &str, reason: Option<String>) -> Error {
-    let what = format!("the cluster has job {job:?}, which does not run");
-    let error = Error::new(ErrorCode::FailsAgain, what).hint(format!(
-        "mend the cause and have it begin again: ardea recover {job}; or give it up: ardea kill {job}"
-    ));
-    match reason {
-        Some(reason) => error.because(reason),
-        None => error,
-    }
 }
 
 /// The bytes of a file, or of all in a folder; for people, so what can't be read counts nothing.

@@ -143,7 +143,7 @@ The cluster does it by itself: this command may end at any time, and `ardea desc
 pub struct UpgradeArgs {
     /// The job's name
     pub job: String,
-    /// The new program: a topology (.yaml), a job that comes with ardea, or a program that is a job
+    /// The new program: one that is a job, or a job that comes with ardea. Topologies keep no state, and can't follow a job
     #[arg(value_name = "FILE")]
     pub what: PathBuf,
     /// Where the job is.

@@ -1,7 +1,9 @@
 //! `ardea activate`, `deactivate`, `kill`, `restart` and `update`: what a job of a cluster is told.
 
 use std::io::{self, BufRead, IsTerminal};
+use std::time::Instant;
 
+use ardea::job::Settling;
 use ardea_api::{
     ContainersUpdate, JobDescription, LogicalPlan, ParallelismUpdate, Phase, RecoverRequest,
 };
@@ -92,27 +94,21 @@ pub fn recover(args: &RecoverArgs, context: &Context) -> Result<(), Failure> {
         from_epoch: args.from,
         from_nothing: args.from_nothing,
     };
+    let before = cluster.ask(cluster.client.describe(job))?.summary;
     cluster.ask(cluster.client.recover(job, &request))?;
     if args.detach {
         return tell(context, job, "begins again");
     }
-    let mut seen = None;
+    let mut settling = Settling::again(&before);
+    let mut outcome = None;
     cluster.wait_until(&format!("{job} to run"), || {
         let now = cluster.ask(cluster.client.describe(job))?.summary;
-        seen = Some(now.phase);
-        Ok(matches!(
-            now.phase,
-            Phase::Running | Phase::Paused | Phase::SafeMode
-        ))
+        let settled = settling.sees(&now, Instant::now());
+        outcome = settled.map(|settled| settled.outcome(&now));
+        Ok(outcome.is_some())
     })?;
-    match seen {
-        Some(Phase::SafeMode) => tell(
-            context,
-            job,
-            "has begun again, and is in safe mode again: `ardea describe` has the reason",
-        ),
-        _ => tell(context, job, "runs again"),
-    }
+    outcome.transpose()?;
+    tell(context, job, "runs again")
 }
 
 /// Gives vertices other numbers of instances.

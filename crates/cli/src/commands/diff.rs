@@ -12,7 +12,7 @@ use crate::commands::jobs;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::reach::{Reached, is_of_a_cluster};
-use crate::stdout;
+use crate::{stdout, topology_file};
 
 /// Compares, and fails where something is impossible.
 pub fn run(args: &DiffArgs, context: &Context) -> Result<(), Failure> {
@@ -44,6 +44,12 @@ fn of_new(name: &str, args: &[String]) -> Result<KeptStates, Failure> {
     let path = Path::new(name);
     if path.is_dir() {
         return Ok(KeptStates::of_program(path)?);
+    }
+    if topology_file::is_one(path) {
+        let what = format!("{name} is a topology, in which no state goes on");
+        return Err(Error::new(ErrorCode::WrongState, what)
+            .hint("topologies have acks instead of a guarantee; name a program that is a job, or a folder")
+            .into());
     }
     if path.is_file() {
         return of_program(path, args);

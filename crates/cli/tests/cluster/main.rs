@@ -19,6 +19,8 @@ mod settings;
 #[path = "../stripped/mod.rs"]
 mod stripped;
 
+#[cfg(feature = "s3")]
+mod buckets;
 mod changes;
 mod counts;
 mod deaths;
@@ -41,6 +43,16 @@ mod upgrades;
 use suite::Test;
 
 const TESTS: &[Test] = &[
+    #[cfg(feature = "s3")]
+    Test {
+        name: "a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away",
+        run: buckets::a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away,
+    },
+    #[cfg(feature = "s3")]
+    Test {
+        name: "a_job_whose_bucket_can_not_be_used_is_refused_with_the_reason",
+        run: buckets::a_job_whose_bucket_can_not_be_used_is_refused_with_the_reason,
+    },
     Test {
         name: "a_map_that_a_job_writes_is_seen_from_outside_and_outlives_job_and_hosts",
         run: maps::a_map_that_a_job_writes_is_seen_from_outside_and_outlives_job_and_hosts,

@@ -135,6 +135,10 @@ impl Served {
     }
 }
 
+/// What helps a job that promises nothing.
+pub(super) const HOW_TO_PROMISE: &str =
+    "submit it with --set guarantee=exactly-once; topologies can't, they have acks instead";
+
 /// What a job promises; refuses one that promises nothing.
 pub(super) fn promise_of(view: &JobView) -> Result<Promise, Error> {
     let promise = Promise::of(&view.submitted.definition)?;
@@ -143,7 +147,7 @@ pub(super) fn promise_of(view: &JobView) -> Result<Promise, Error> {
             "the job {:?} promises nothing, and has no snapshots",
             view.job.name
         );
-        Error::new(ErrorCode::WrongState, what).hint("submit it with --set guarantee=exactly-once")
+        Error::new(ErrorCode::WrongState, what).hint(HOW_TO_PROMISE)
     })
 }
 

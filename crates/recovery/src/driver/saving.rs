@@ -12,7 +12,7 @@ use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_savepoint::{Savepoint, SavepointManifest, SavepointOf};
 
 use super::Driver;
-use crate::bucket::new_place_of_savepoint;
+use crate::bucket::open_place;
 use crate::life::Event;
 use crate::requests::Mailbox;
 use crate::surviving::has_ended;
@@ -154,7 +154,7 @@ impl Driver<'_> {
             answer: Some(answer),
         };
         let work = move || {
-            let made = new_place_of_savepoint(&to).and_then(|folder| {
+            let made = open_place(&to).and_then(|folder| {
                 let of = SavepointOf {
                     snapshot: &snapshot,
                     states: &states,

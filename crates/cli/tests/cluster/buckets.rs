@@ -1,0 +1,100 @@
+//! Jobs whose snapshots are in a real object store: it may go and come back, with all that it has kept.
+
+use std::fs;
+use std::io::Write;
+
+use ardea_state_manager::conformance::{Server, Skipped};
+
+use crate::arena::Arena;
+use crate::processes::kill;
+use crate::survives::{ENDLESS, EXACTLY_ONCE, Surviving};
+
+/// The environment of who may use the store.
+fn with_credentials(arena: Arena) -> Arena {
+    arena
+        .with_variable("AWS_ACCESS_KEY_ID", "ardea")
+        .with_variable("AWS_SECRET_ACCESS_KEY", "ardea-secret")
+}
+
+/// A store; none, and a word on the terminal, if there can't be one.
+fn store() -> Option<Server> {
+    match Server::start("minio.sh") {
+        Ok(server) => Some(server),
+        Err(Skipped(why)) => {
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED a cluster's snapshots in a bucket: {why}"
+            );
+            None
+        }
+    }
+}
+
+pub fn a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away() {
+    let Some(store) = store() else {
+        return;
+    };
+    let endpoint = format!("endpoint=http://{}", store.address());
+    let options = format!(
+        "--set job.containers=3 --set snapshots.folder=s3://states/jobs?{endpoint} {EXACTLY_ONCE} --set snapshots.timeout=2s"
+    );
+    let arena = with_credentials(Arena::new());
+    let job = Surviving::submitted_to(arena, ENDLESS, 1_000, &options);
+    let arena = &job.arena;
+    job.until_more();
+    job.kill_worker(1, kill);
+    let saved = format!("s3://states/saved?{endpoint}");
+    arena.succeed(&format!("savepoint tally --to {saved}"));
+    arena.succeed(&format!("savepoint inspect {saved} --check"));
+
+    // Nothing is committed while it is away, and nothing published; then all of it is.
+    store.kill();
+    arena.until("an epoch is given up", || {
+        let described = arena.succeed("describe tally");
+        described.contains("was given up")
+    });
+    store.restart();
+    job.until_more();
+
+    // Who has to begin anew waits until there is something to begin from.
+    store.kill();
+    arena
+        .workers("tally")
+        .into_iter()
+        .for_each(|(_, pid)| kill(pid));
+    arena.until("it waits for the store", || {
+        let listed = arena.json("list");
+        let reason = listed[0]["reason"].as_str().unwrap_or_default();
+        reason.contains("can't be read at the moment")
+    });
+    store.restart();
+    job.until_more();
+
+    arena.succeed("snapshots tally --check");
+    job.stop();
+    // What is left stands for itself.
+    let kept = fs::read_dir(store.folder().join("data/states/jobs")).unwrap();
+    let name = kept.flatten().next().unwrap().file_name();
+    let left = format!("s3://states/jobs/{}?{endpoint}", name.display());
+    arena.succeed(&format!("snapshots {left} --check"));
+    arena.succeed(&format!("savepoint {left} --to last"));
+}
+
+pub fn a_job_whose_bucket_can_not_be_used_is_refused_with_the_reason() {
+    let Some(store) = store() else {
+        return;
+    };
+    let arena = Arena::new()
+        .with_variable("AWS_ACCESS_KEY_ID", "ardea")
+        .with_variable("AWS_SECRET_ACCESS_KEY", "a-wrong-secret");
+    arena.succeed("cluster start --workers 1");
+    let out = arena.path().display().to_string();
+    let bucket = format!("s3://states/jobs?endpoint=http://{}", store.address());
+    let options = format!("{EXACTLY_ONCE} --set snapshots.folder={bucket}");
+    let refused = arena.try_numbers(&options, &format!("tally {out} 10 10"));
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{refused:?}");
+    assert!(told.contains("AWS_SECRET_ACCESS_KEY"), "{told}");
+    assert!(!told.contains("a-wrong-secret"), "{told}");
+    assert!(arena.json("list").as_array().unwrap().is_empty());
+}
