@@ -193,6 +193,15 @@ impl Epochs {
         self.away.as_ref().map(Away::reason)
     }
 
+    /// Whether the present life of the job is over, or never came to be, and the next one has not been asked for.
+    pub fn is_between_lives(&self) -> bool {
+        let is_being_left = matches!(
+            self.proposal,
+            Some((Proposal::RollBack(_) | Proposal::GoDown, _))
+        );
+        self.failure.is_some() || is_being_left || matches!(self.life, Life::Waiting { .. })
+    }
+
     /// The epoch that is under way, and who has not reported yet.
     pub fn under_way(&self) -> Option<(Epoch, Vec<ParticipantId>)> {
         let under_way = self.under_way.as_ref()?;

@@ -49,7 +49,7 @@ pub(crate) fn summary(view: &JobView) -> JobSummary {
 /// Why a job waits for somebody to decide, and what can be decided.
 fn with_ways_out(why: &str, job: &str) -> String {
     format!(
-        "{why}; its sources read nothing until somebody decides: when the cause is gone `ardea recover {job}` begins again from the newest committed epoch, `ardea recover {job} --from EPOCH` from an earlier one; an `ardea update` is followed then, and `ardea kill` works as ever"
+        "{why}; its sources read nothing: mend the cause, then `ardea recover {job}` (--from EPOCH goes back further), or `ardea kill {job}`"
     )
 }
 

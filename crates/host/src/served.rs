@@ -19,7 +19,7 @@ use ardea_api::{
     TopView, Unanswered, UpgradeRequest, no_such_container,
 };
 use ardea_archive::{Archives, Promise};
-use ardea_control::Command;
+use ardea_control::{Command, Refused};
 use ardea_core::{Error, ErrorCode, Token};
 use ardea_master::{
     JobDesk, JobView, Jobs as Led, MasterProcess, Standing, Undone, all_past_jobs, submit,
@@ -345,6 +345,13 @@ impl Cluster for Served {
             check_room(&demand, &definition.scheduler, self.machine)?;
             // A job that nobody can start is not taken.
             self.schedulers.get(&definition.scheduler)?;
+            // Nor one whose name another has, which would leave its folder behind.
+            if let Ok(Some(stored)) = self.jobs.stored(&job.name).await
+                && stored.record.job != job
+            {
+                let (cluster, name) = (job.cluster, job.name);
+                return Err(Error::from(Refused::NameTaken { cluster, name }).into());
+            }
             // Nor one whose snapshots can't be kept.
             if let Some(promise) = Promise::of(&definition)? {
                 self.have_place(&promise.place).await?;

@@ -96,7 +96,10 @@ impl Lived {
                 });
             }
             EpochsNote::GivenUp { .. } => self.given_up += 1,
-            EpochsNote::RollingBack { .. } => self.rolled_back += 1,
+            EpochsNote::RollingBack { .. } => {
+                self.rolled_back += 1;
+                self.trouble = Some(note.to_string());
+            }
             EpochsNote::Failing { .. }
             | EpochsNote::RecordRefused(_)
             | EpochsNote::RecordDoubtful => self.trouble = Some(note.to_string()),

@@ -235,7 +235,7 @@ fn phase_in_words(phase: &JobPhase) -> String {
         JobPhase::Starting => "being started",
         JobPhase::Running => "running",
         JobPhase::Paused => "paused",
-        JobPhase::Recovering => "recovering: workers are missing",
+        JobPhase::Recovering => "recovering",
         JobPhase::Updating => "being updated",
         JobPhase::Finished => "finished",
         JobPhase::Killing => "being killed",

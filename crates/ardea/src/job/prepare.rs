@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ardea_api::{ClusterSettings, Plans, SubmitRequest, check_job_name, is_of_the_cluster};
 use ardea_control::{JobDefinition, JobRef, ProgramRef};
@@ -46,6 +46,8 @@ pub struct Prepared {
     pub files: Vec<(PathBuf, String)>,
     /// What is submitted; the package is not known yet.
     request: SubmitRequest,
+    /// Arguments that name something here, and nothing in a container.
+    strays: Vec<String>,
 }
 
 impl Prepared {
@@ -96,6 +98,7 @@ impl Prepared {
         Ok(Prepared {
             demand,
             plan,
+            strays: strays(&wanted.arguments, &files),
             files,
             request,
         })
@@ -115,6 +118,19 @@ impl Prepared {
                 "job.containers={asked} asks for more than there is to run: {instances} instances are in {packed} containers"
             )
         })
+    }
+
+    /// That arguments name files here which its containers don't have, if they do: each runs in a folder of its own.
+    pub fn notice_of_strays(&self) -> Option<String> {
+        let (first, rest) = self.strays.split_first()?;
+        let (are, them) = match rest.is_empty() {
+            true => ("is", "it"),
+            false => ("are", "them"),
+        };
+        Some(format!(
+            "{} {are} here, and not where containers run: name {them} from the root on, or take {them} along (--file {first})",
+            self.strays.join(", ")
+        ))
     }
 
     /// Its plans, as they would be.
@@ -174,6 +190,24 @@ fn files(wanted: &Wanted<'_>) -> Result<Vec<(PathBuf, String)>> {
     Ok(files)
 }
 
+/// Of the arguments, and what stands behind a `=` in them, those that are relative paths of what is here and does not go along.
+fn strays(arguments: &[String], files: &[(PathBuf, String)]) -> Vec<String> {
+    let values = arguments.iter().map(|argument| {
+        argument
+            .split_once('=')
+            .map_or(argument.as_str(), |(_, value)| value)
+    });
+    let is_stray = |value: &&str| {
+        let path = Path::new(value);
+        let first = path.components().next();
+        let goes_along = |(_, name): &(PathBuf, String)| {
+            first.is_some_and(|first| first.as_os_str() == name.as_str())
+        };
+        path.is_relative() && path.exists() && !files.iter().any(goes_along)
+    };
+    values.filter(is_stray).map(str::to_string).collect()
+}
+
 /// A number that no other submission has; std's seeds are random.
 fn random() -> u64 {
     let mut hasher = RandomState::new().build_hasher();
@@ -184,4 +218,24 @@ fn random() -> u64 {
     );
     hasher.write_u32(std::process::id());
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_that_is_a_file_here_and_does_not_go_along_is_a_stray() {
+        // Tests run in the folder of their crate.
+        let along = [(PathBuf::from("src"), "src".to_string())];
+        let arguments = [
+            "Cargo.toml",
+            "src/lib.rs",
+            "none.txt",
+            "/etc/hosts",
+            "--in=Cargo.toml",
+        ];
+        let found = strays(&arguments.map(String::from), &along);
+        assert_eq!(found, ["Cargo.toml", "Cargo.toml"]);
+    }
 }

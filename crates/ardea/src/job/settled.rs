@@ -139,7 +139,7 @@ fn impossible(job: &str, reason: Option<String>) -> Error {
 fn in_safe_mode(job: &str, reason: Option<String>) -> Error {
     let what = format!("the cluster has job {job:?}, which does not run");
     let error = Error::new(ErrorCode::FailsAgain, what).hint(format!(
-        "mend the cause and have it begin again: ardea recover {job}; or give it up: ardea kill {job}"
+        "`ardea describe {job}` shows what happened, `ardea logs {job}` what it wrote"
     ));
     match reason {
         Some(reason) => error.because(reason),

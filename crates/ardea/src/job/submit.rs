@@ -157,13 +157,22 @@ pub fn submit(
         phase: Phase::Starting,
         containers: prepared.plan.containers().len(),
         instances: prepared.plan.instance_count(),
-        notices: [prepared.notice(), target.notice()]
-            .into_iter()
-            .flatten()
-            .collect(),
+        notices: [
+            prepared.notice(),
+            target.notice(),
+            prepared.notice_of_strays(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
     };
     if let Some(patience) = patience {
-        submitted.phase = wait(&submitted, target, patience, tell)?;
+        let waited = wait(&submitted, target, patience, tell);
+        // That is what it fails of, as a rule.
+        submitted.phase = waited.map_err(|error| match prepared.notice_of_strays() {
+            Some(notice) => error.hint(notice),
+            None => error,
+        })?;
     }
     Ok(submitted)
 }

@@ -326,6 +326,13 @@ pub fn a_job_that_can_not_keep_its_promise_is_refused_with_the_reason() {
     let told = arena.fail(&format!("submit word-count.yaml {EXACTLY_ONCE} {folder}"));
     assert!(told.contains("would forget"), "{told}");
     assert!(arena.json("list").as_array().unwrap().is_empty());
+    // Who comes second leaves no folder.
+    let options = format!("{EXACTLY_ONCE} {folder}");
+    arena.submit_numbers(&options, &format!("tally {out} {ENDLESS} 1000"));
+    let told = submit(&options);
+    assert!(told.contains("has a job"), "{told}");
+    let kept = fs::read_dir(arena.path().join("kept")).unwrap();
+    assert_eq!(kept.count(), 1);
 }
 
 pub fn a_job_that_fails_again_and_again_waits_for_somebody_to_decide() {

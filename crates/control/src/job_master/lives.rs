@@ -344,7 +344,7 @@ impl JobMaster {
     /// What the job is doing, as far as its lives say.
     pub(super) fn phase_of_life(&self) -> Option<JobPhase> {
         let (lives, record) = (self.lives.as_ref()?, self.keeper.record()?);
-        let is_missing = || self.is_worker_missing();
+        let is_missing = || lives.epochs.is_between_lives() || self.is_worker_missing();
         let of_epochs = lives.epochs.record();
         if let Some(why) = of_epochs.and_then(|epochs| epochs.safe_mode.as_ref()) {
             return Some(JobPhase::SafeMode(why.to_string()));

@@ -288,6 +288,8 @@ fn a_worker_that_can_not_go_on_takes_all_back_and_stays() {
             why: LifeEnd::Failed("an instance panicked".into()),
         };
         desk.happens(MasterEvent::From(over.clone()));
+        // All workers are there; the second time the next life is not asked for at once.
+        assert_eq!(desk.master.phase(), &JobPhase::Recovering);
         desk.wait(Duration::from_millis(500));
         assert_eq!(desk.generation(), generation + 1);
         // Of a life that is over it says nothing.
