@@ -23,7 +23,7 @@ pub enum Phase {
     Running,
     /// It is there, and its sources don't read.
     Paused,
-    /// Workers are missing; the others go on.
+    /// Workers are missing, or its next life has not begun.
     Recovering,
     /// It comes from one plan to the next.
     Updating,

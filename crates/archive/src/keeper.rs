@@ -213,7 +213,7 @@ fn away(place: &Place, error: Error) -> Error {
     let (what, next) = match (place, error.code()) {
         (Place::Folder(_) | Place::Both(_), ErrorCode::InvalidConfig) => (
             "what the job remembers is not seen at the moment",
-            "bring the folder of its snapshots back; the job goes on by itself then",
+            "bring the folder of its snapshots back, or the bucket; the job goes on by itself then",
         ),
         (Place::Memory, ErrorCode::StateUnavailable | ErrorCode::ReadFailed) => (
             "what the job remembers is in the memory of hosts, and can't be read at the moment",

@@ -1,4 +1,4 @@
-//! Keeps the snapshots of a cluster's jobs, in folders that all of its hosts see or in the memory of these.
+//! Keeps the snapshots of a cluster's jobs, in folders that all of its hosts see, in buckets, or in the memory of hosts.
 //!
 //! The workers of a job with a guarantee write the cuts of their instances into its folder, which may be one of `ardea-shelter`, each under names of its own, and a **part** for each
 //! epoch: the receipts of those cuts. The names of the parts travel to the job's master, which binds the parts of all workers into a
@@ -63,5 +63,6 @@ pub use beginning::{compare, kept_states, make_room, save};
 pub use binder::{Told, ToldOfEpoch};
 pub use keeper::FolderKeeper;
 pub use looking::{Kept, view_of};
+pub use probe::make_place;
 pub use promise::{Origin, Place, Promise};
 pub use remembered::{states_of, write_states};

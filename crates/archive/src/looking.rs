@@ -6,7 +6,7 @@ use std::time::Duration;
 use ardea_api::{DamageView, SnapshotVertexView, SnapshotView, SnapshotsView};
 use ardea_control::JobRef;
 use ardea_core::{Epoch, Error, ErrorCode, Result};
-use ardea_recovery::{LookedSnapshot, address_of, open_place};
+use ardea_recovery::{LookedSnapshot, is_missing, open_place};
 use ardea_shelter::Shelter;
 use ardea_snapshot::{Folder, Snapshot, SnapshotId, SnapshotReport, VertexReport};
 
@@ -64,9 +64,7 @@ impl Kept {
 
     fn folder(&self) -> Result<Arc<dyn Folder>> {
         match &self.promise.place {
-            Place::Folder(folder) | Place::Both(folder)
-                if address_of(folder).is_none() && !folder.is_dir() =>
-            {
+            Place::Folder(folder) | Place::Both(folder) if is_missing(folder) => {
                 let what = format!("there is no folder {} here", folder.display());
                 Err(Error::new(ErrorCode::ReadFailed, what)
                     .hint("mount it on every host under the same path"))

@@ -140,7 +140,7 @@ impl Part {
         let wrong = |why: &str| {
             let what = format!("{name} in {place} {why}");
             Error::new(ErrorCode::SnapshotDamaged, what)
-                .hint("check that all hosts see the same folder, and the disk")
+                .hint("check that all hosts see the same folder or bucket, and the disk of it")
         };
         let file = folder.read(&name.file()?)?;
         let file = file.ok_or_else(|| wrong("is not there"))?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_recovery::{address_of, open_place};
+use ardea_recovery::{address_of, is_missing, open_place};
 use ardea_shelter::{Shelter, ShelterFolder};
 use ardea_snapshot::{FileName, FileState, Folder, Listed, seal, unseal};
 use bytes::Bytes;
@@ -31,7 +31,7 @@ pub(crate) fn make_folder(path: &Path, job: &JobRef) -> Result<()> {
 ///
 /// # Errors
 /// If it is a folder that can't be made or written.
-pub(crate) fn make_place(place: &Place, job: &JobRef) -> Result<()> {
+pub fn make_place(place: &Place, job: &JobRef) -> Result<()> {
     match place {
         Place::Folder(path) | Place::Both(path) => make_folder(path, job),
         Place::Memory => Ok(()),
@@ -100,7 +100,7 @@ pub(crate) fn lost(place: &Place, error: Error) -> Error {
 /// # Errors
 /// [`InvalidConfig`](ErrorCode::InvalidConfig) if it is another folder that is seen here under the same path, or none.
 pub(crate) fn find_folder(path: &Path, job: &JobRef) -> Result<Arc<dyn Folder>> {
-    if address_of(path).is_none() && !path.is_dir() {
+    if is_missing(path) {
         return Err(unseen(path, "there is no such folder here"));
     }
     let folder = open_place(path)?;
@@ -143,7 +143,7 @@ impl Folder for SeenFolder {
             let what = format!("{name} in {} can't be read", self.place());
             return Err(Error::new(ErrorCode::ReadFailed, what)
                 .because("the folder of the job's snapshots is not there any more")
-                .hint("mount it, or bring it back, with all that it held"));
+                .hint("mount it, or bring it back, with all that it held: the objects, if it is in a bucket"));
         }
         // It may have come back in between.
         self.0.read(name)

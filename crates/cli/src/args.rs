@@ -199,8 +199,8 @@ What is no folder here is a job of a cluster; with --cluster or --at everything 
 /// `ardea snapshots`.
 #[derive(clap::Args, Debug)]
 pub struct SnapshotsArgs {
-    /// A job of a cluster; or the folder or s3://bucket/prefix of a job of one process, which it was given
-    /// as snapshots.folder
+    /// A job of a cluster; or the folder or s3://bucket/prefix of a job: of one process what it was given as snapshots.folder,
+    /// of a cluster what is in there with its name
     #[arg(value_name = "JOB|FOLDER")]
     pub what: PathBuf,
     /// Read all that is there, and verify it
@@ -253,11 +253,11 @@ pub struct SavepointArgs {
     /// Look at one.
     #[command(subcommand)]
     pub command: Option<SavepointCommand>,
-    /// A job of a cluster; or the folder or s3://bucket/prefix of a job of one process, which it was given
-    /// as snapshots.folder
+    /// A job of a cluster; or the folder or s3://bucket/prefix of a job: of one process what it was given as snapshots.folder,
+    /// of a cluster what is in there with its name
     #[arg(value_name = "JOB|FOLDER", required = true)]
     pub what: Option<PathBuf>,
-    /// Where it is to be: a folder that is empty or isn't there
+    /// Where it is to be: a folder that is empty or isn't there, or s3://bucket/prefix
     #[arg(long, value_name = "PLACE", required = true)]
     pub to: Option<PathBuf>,
     /// Where the job is.

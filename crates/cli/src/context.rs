@@ -64,8 +64,14 @@ impl Context {
 
     /// What a job that runs here promises, if it promises anything; what is told of it goes where notices go.
     pub fn survival(&self) -> Result<Option<Survival>, Failure> {
-        let survival = Survival::from_settings(&self.settings_with(None)?)?;
+        let settings = self.settings_with(None)?;
+        let survival = Survival::from_settings(&settings)?;
         let is_json = self.json;
+        if survival.is_none() && settings.written().contains_key("snapshots.folder") {
+            let vain =
+                "snapshots.folder means nothing without a guarantee: --set guarantee=exactly-once";
+            print_notice(Notice::Warning, vain, is_json);
+        }
         Ok(survival.map(|survival| {
             survival.on_notice(move |notice| {
                 print_notice(Notice::Warning, &notice.to_string(), is_json)

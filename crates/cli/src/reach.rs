@@ -57,6 +57,25 @@ impl Reached {
         })
     }
 
+    /// The same, of what may have been meant for a folder, of which there is none here.
+    pub fn of_job_or_folder(
+        place: &Where,
+        what: &Path,
+        context: &Context,
+    ) -> Result<Self, Failure> {
+        let job = what.to_string_lossy();
+        Reached::of_job(place, &job, context).map_err(|failure| match failure {
+            Failure::Error(error) if place.cluster.is_none() && place.at.is_none() => {
+                let next = error.what_next().unwrap_or_default();
+                let hint = format!(
+                    "there is no folder {job} here, so it was taken for a job of a cluster; {next}"
+                );
+                error.hint(hint).into()
+            }
+            failure => failure,
+        })
+    }
+
     /// Waits for an answer.
     pub fn ask<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T, Failure> {
         Ok(self.runtime.block_on(answer)?)

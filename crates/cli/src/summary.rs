@@ -4,6 +4,7 @@ mod survived;
 
 use std::time::Duration;
 
+use ardea::recovery::SurvivalEnd;
 use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode, Timestamp};
 use ardea_engine::{JobHandle, JobStatus};
 use serde_json::{Value, json};
@@ -128,8 +129,17 @@ impl Summary {
                     vertex.name
                 ),
             )
-            .hint("check that it is the right input, and in the right format"),
+            .hint(match self.has_completed() {
+                false => "check that it is the right input, and in the right format",
+                true => "check that it is the right input, and in the right format; the job has completed with it: run it again with --set recovery.start_over=true",
+            }),
         )
+    }
+
+    /// Whether it does nothing when it is run again.
+    fn has_completed(&self) -> bool {
+        let survival = self.survival.as_ref();
+        survival.is_some_and(|it| it.end == Some(SurvivalEnd::Completed))
     }
 
     /// Whether it was stopped so that it goes on when it is run again.

@@ -125,6 +125,19 @@ impl Served {
         }
     }
 
+    /// Why this host can't make room for a job's snapshots: whoever reads it may be elsewhere, and able to reach that place.
+    fn has_no_room(&self, job: &str, error: Error) -> Error {
+        if !matches!(error.code(), ErrorCode::ReadFailed | ErrorCode::WriteFailed) {
+            return error;
+        }
+        let what = format!("host {:?} can't keep the snapshots of {job:?}", self.name);
+        let next = error.what_next().unwrap_or_default();
+        let hint = format!("on that host, and in its environment: {next}");
+        Error::new(error.code(), what)
+            .because(error.without_hint())
+            .hint(hint)
+    }
+
     fn slot(&self) -> std::sync::MutexGuard<'_, Option<Arc<MasterProcess>>> {
         self.master.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -359,7 +372,9 @@ impl Cluster for Served {
             let (promised, asked) = (definition.clone(), demand.clone());
             let shelter = self.archives.shelter();
             let making = move || ardea_archive::make_room(&promised, &asked, shelter.as_ref());
-            looking(making).await??;
+            looking(making)
+                .await?
+                .map_err(|error| self.has_no_room(&job.name, error))?;
             let state = Arc::clone(&self.jobs.state);
             let patience = self.cluster.patience.min(SUBMITS_WITHIN);
             submit(state, definition, demand, packing, &self.managers, patience).await?;

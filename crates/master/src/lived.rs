@@ -72,6 +72,8 @@ pub(crate) struct Lived {
     given_up: u64,
     rolled_back: u64,
     trouble: Option<String>,
+    /// That the job goes back, and why, since an epoch was committed.
+    went_back: Option<String>,
     /// A life that has not begun for long, and what it waits for.
     late: Option<(Generation, String)>,
     /// The life that was asked for last, and when.
@@ -87,7 +89,7 @@ impl Lived {
         match note {
             EpochsNote::Committed { epoch, took, bytes } => {
                 self.committed += 1;
-                self.trouble = None;
+                (self.trouble, self.went_back) = (None, None);
                 self.newest = Some(CommitView {
                     epoch: epoch.0,
                     at_ms: now_ms(),
@@ -98,7 +100,7 @@ impl Lived {
             EpochsNote::GivenUp { .. } => self.given_up += 1,
             EpochsNote::RollingBack { .. } => {
                 self.rolled_back += 1;
-                self.trouble = Some(note.to_string());
+                self.went_back = Some(note.to_string());
             }
             EpochsNote::Failing { .. }
             | EpochsNote::RecordRefused(_)
@@ -135,6 +137,7 @@ impl Lived {
         let record = epochs.record()?;
         let restored = self.begun.filter(|(life, _)| *life == record.generation);
         let newest = self.newest;
+        let goes_back = !record.begun && record.safe_mode.is_none();
         let late = self.late.as_ref();
         let late = late.filter(|(life, _)| *life == record.generation && !record.begun);
         Some(EpochsView {
@@ -156,6 +159,7 @@ impl Lived {
                 .waits_because()
                 .map(str::to_string)
                 .or_else(|| late.map(|(_, why)| why.clone()))
+                .or_else(|| self.went_back.clone().filter(|_| goes_back))
                 .or_else(|| self.trouble.clone()),
         })
     }

@@ -14,9 +14,25 @@ pub fn address_of(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| text.starts_with(SCHEME))
 }
 
-/// Whether this was built with the means to reach a bucket.
-pub const fn has_buckets() -> bool {
-    cfg!(feature = "s3")
+/// Refuses an address that no process of this program could open, before anybody stores it; asks no store.
+///
+/// # Errors
+/// `InvalidConfig` for one that makes no sense or holds credentials, which are not repeated; and for any, where this was built without the means.
+pub fn check_address(address: &str) -> Result<()> {
+    let authority = address.strip_prefix(SCHEME).unwrap_or(address);
+    let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('@') {
+        return Err(
+            Error::new(ErrorCode::InvalidConfig, "s3://… holds credentials")
+                .hint("give them in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"),
+        );
+    }
+    check(address)
+}
+
+/// Whether a place is a folder that isn't there. Of a bucket only its store could say.
+pub fn is_missing(place: &Path) -> bool {
+    address_of(place).is_none() && !place.is_dir()
 }
 
 /// A part of a place, which can be opened as one: a folder's folder, or what begins with that in a bucket. An address without a bucket stays as
@@ -28,17 +44,32 @@ pub const fn has_buckets() -> bool {
 ///
 /// assert_eq!(part_of(Path::new("/mnt/state"), "words"), Path::new("/mnt/state/words"));
 /// let bucket = Path::new("s3://states/jobs/?endpoint=http://[::1]:9000");
-/// assert_eq!(part_of(bucket, "words"), Path::new("s3://states/jobs/words?endpoint=http://[::1]:9000"));
+/// let part = part_of(bucket, "words #1");
+/// assert_eq!(part, Path::new("s3://states/jobs/words%20%231?endpoint=http://[::1]:9000"));
 /// ```
 pub fn part_of(place: &Path, name: &str) -> PathBuf {
     let Some(address) = address_of(place) else {
         return place.join(name);
     };
-    let (prefix, query) = address.split_at(address.find('?').unwrap_or(address.len()));
+    let (prefix, rest) = address.split_at(address.find(['?', '#']).unwrap_or(address.len()));
     match prefix.trim_end_matches('/') {
-        prefix if prefix.len() > SCHEME.len() => format!("{prefix}/{name}{query}").into(),
+        prefix if prefix.len() > SCHEME.len() => {
+            format!("{prefix}/{}{rest}", as_segment(name)).into()
+        }
         _ => place.to_path_buf(),
     }
+}
+
+/// A name as a segment of an address's path (RFC 3986, section 3.3), with nothing in it that would end that.
+fn as_segment(name: &str) -> String {
+    let mut segment = String::new();
+    for byte in name.bytes() {
+        match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            true => segment.push(byte.into()),
+            false => segment += &format!("%{byte:02X}"),
+        }
+    }
+    segment
 }
 
 /// Opens the place of snapshots, or of a savepoint that is to be written: a folder, which is made if it isn't there, or a part of a bucket.
@@ -57,7 +88,7 @@ pub fn open_place(place: &Path) -> Result<Arc<dyn Folder>> {
 /// # Errors
 /// `ReadFailed` if there is no such folder; what either returns.
 pub fn place_of_savepoint(place: &Path) -> Result<Arc<dyn Folder>> {
-    if address_of(place).is_none() && !place.is_dir() {
+    if is_missing(place) {
         let what = format!("there is no folder {}", place.display());
         return Err(Error::new(ErrorCode::ReadFailed, what)
             .hint("name the folder that a savepoint was written to"));
@@ -74,10 +105,30 @@ pub(crate) fn open(address: &str) -> Result<Arc<dyn Folder>> {
     Ok(Arc::new(ardea_snapshot_s3::S3Folder::open(address)?))
 }
 
+#[cfg(feature = "s3")]
+fn check(address: &str) -> Result<()> {
+    ardea_snapshot_s3::check_address(address)
+}
+
 /// The same, without the means.
 #[cfg(not(feature = "s3"))]
 pub(crate) fn open(address: &str) -> Result<Arc<dyn Folder>> {
-    let what = format!("{address} is in an object store, and this program was built without one");
-    Err(Error::new(ErrorCode::InvalidConfig, what)
-        .hint("build it with the feature `s3` of ardea, or name a folder"))
+    Err(unreachable_by_this(address))
+}
+
+#[cfg(not(feature = "s3"))]
+fn check(address: &str) -> Result<()> {
+    Err(unreachable_by_this(address))
+}
+
+/// Who reads it may not be who runs this: a host tells it to who submits a job.
+#[cfg(not(feature = "s3"))]
+fn unreachable_by_this(address: &str) -> Error {
+    let program = std::env::current_exe().ok();
+    let program = program.as_ref().and_then(|path| path.file_name());
+    let program = program.unwrap_or_default().to_string_lossy();
+    let what =
+        format!("{address} is in an object store, and the program {program} was built without one");
+    Error::new(ErrorCode::InvalidConfig, what)
+        .hint("build it with the feature `s3` of ardea, or name a folder")
 }

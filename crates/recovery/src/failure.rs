@@ -123,7 +123,7 @@ mod tests {
     fn who_gives_up_says_how_often_why_what_there_is_and_what_to_do() {
         let why = SafeMode::KeepsFailing {
             times: 6,
-            last: "participant 0 is lost".into(),
+            last: "it has died".into(),
         };
         let last = Error::new(ErrorCode::UserPanic, "it panicked: no").in_vertex("parse", 1);
         let left = Left {

@@ -112,9 +112,9 @@ impl Home {
         if self.record.is_none() && noted_in(&*self.folder)?.is_some() {
             let place = self.folder.place();
             let what = format!("{place} is the folder of a job that a cluster runs, or has run");
-            return Err(Error::new(ErrorCode::WrongState, what).hint(format!(
-                "begin from a savepoint of it, in a folder of its own: ardea savepoint {place} --to PLACE"
-            )));
+            return Err(Error::new(ErrorCode::WrongState, what).hint(
+                "begin from a savepoint of it, in a folder of its own: ardea savepoint FOLDER --to PLACE",
+            ));
         }
         if self.record.is_none() && !starts_over && newest.is_some() {
             let what = format!(
@@ -380,15 +380,12 @@ impl Visit {
     /// `ReadFailed` if it isn't there or can't be read, `NoSuchSnapshot` if no job is kept there, and what is wrong with the record.
     pub(crate) fn of(path: &Path) -> Result<Self> {
         let address = crate::bucket::address_of(path);
-        if address.is_none() && !path.is_dir() {
+        if crate::bucket::is_missing(path) {
             let what = format!("there is no folder {}", path.display());
             return Err(Error::new(ErrorCode::ReadFailed, what)
                 .hint("name the folder that the job was given as snapshots.folder"));
         }
-        let folder: Arc<dyn Folder> = match address {
-            Some(address) => crate::bucket::open(address)?,
-            None => Arc::new(DiskFolder::open(path)?),
-        };
+        let folder = crate::bucket::open_place(path)?;
         let (record, is_of_cluster) = record_in(&folder)?;
         let config = StoreConfig::default();
         let store = SnapshotStore::open(Arc::clone(&folder), &record.job, config)?;

@@ -99,6 +99,10 @@ pub struct KeptNotes {
     master: MasterEpoch,
     /// What is noted last, with its number.
     last: Option<(Number, Kept)>,
+    /// The last number that was tried. None is tried twice: what failed may be there all the same.
+    tried: u64,
+    /// What failed since a note was written.
+    doubtful: Vec<FileName>,
     job: String,
 }
 
@@ -109,6 +113,8 @@ impl KeptNotes {
             folder,
             master,
             last: None,
+            tried: 0,
+            doubtful: Vec::new(),
             job: job.into(),
         }
     }
@@ -116,7 +122,7 @@ impl KeptNotes {
     /// These snapshots count now, the oldest first, and the newest committed epoch is that one. Gives the files that mean nothing any more.
     ///
     /// # Errors
-    /// What writing returns. Then the note before is still there.
+    /// What writing returns. Then the note before is still there, and this one may be.
     pub fn note(
         &mut self,
         committed: Option<Epoch>,
@@ -129,18 +135,21 @@ impl KeptNotes {
             committed: committed.filter(is_there),
             snapshots,
         };
-        let (number, stale) = match &self.last {
-            Some((_, last)) if *last == kept => return Ok(Vec::new()),
-            Some((number, _)) => (
-                (number.0, number.1 + 1),
-                vec![(named(&name_of(*number))?, FileState::Whole)],
-            ),
-            None => {
-                let number = (self.master.0, 1);
-                (number, notes_before(&*self.folder, number)?)
-            }
+        let first = (self.master.0, 1);
+        let mut stale = match &self.last {
+            Some((_, last)) if *last == kept && self.doubtful.is_empty() => return Ok(Vec::new()),
+            Some((number, _)) => vec![(named(&name_of(*number))?, FileState::Whole)],
+            None => notes_before(&*self.folder, first)?,
         };
-        write_note(&*self.folder, KIND, &name_of(number), &kept)?;
+        self.tried += 1;
+        let number = (self.master.0, self.tried);
+        let name = name_of(number);
+        if let Err(error) = write_note(&*self.folder, KIND, &name, &kept) {
+            self.doubtful.push(named(&name)?);
+            return Err(error);
+        }
+        let doubtful = self.doubtful.drain(..);
+        stale.extend(doubtful.map(|name| (name, FileState::Whole)));
         self.last = Some((number, kept));
         Ok(stale)
     }
@@ -230,8 +239,11 @@ fn named(name: &str) -> Result<FileName> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use ardea_core::{Schema, StateShape};
-    use ardea_snapshot::MemoryFolder;
+    use ardea_snapshot::{Listed, MemoryFolder};
+    use bytes::Bytes;
 
     use super::*;
 
@@ -274,6 +286,53 @@ mod tests {
         assert_eq!(committed(&*folder), Some((None, 0)));
         note(&mut of(3), 7, &[7]);
         assert_eq!(folder.list().unwrap().len(), 1);
+    }
+
+    /// Stores what it is given, and says now and then that it has not.
+    #[derive(Debug)]
+    struct LosesAnswers(MemoryFolder, AtomicBool);
+
+    impl Folder for LosesAnswers {
+        fn place(&self) -> String {
+            self.0.place()
+        }
+
+        fn write(&self, name: &FileName, bytes: &[u8]) -> Result<()> {
+            self.0.write(name, bytes)?;
+            match self.1.swap(false, Ordering::Relaxed) {
+                true => Err(Error::new(ErrorCode::WriteFailed, "nobody answers")),
+                false => Ok(()),
+            }
+        }
+
+        fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
+            self.0.read(name)
+        }
+
+        fn list(&self) -> Result<Vec<Listed>> {
+            self.0.list()
+        }
+
+        fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {
+            self.0.remove(files)
+        }
+    }
+
+    #[test]
+    fn a_note_whose_answer_was_lost_is_followed_by_another() {
+        let folder = Arc::new(LosesAnswers(MemoryFolder::new(), AtomicBool::new(true)));
+        let mut notes = KeptNotes::new(folder.clone(), "words", MasterEpoch(1));
+        notes.note(Some(Epoch(1)), ids(&[1])).unwrap_err();
+        assert_eq!(committed(&*folder), Some((Some(1), 1)));
+        for epoch in 2..5 {
+            folder.1.store(true, Ordering::Relaxed);
+            notes.note(Some(Epoch(epoch)), ids(&[epoch])).unwrap_err();
+            let stale = notes.note(Some(Epoch(epoch)), ids(&[epoch])).unwrap();
+            folder.remove(&stale).unwrap();
+            assert_eq!(committed(&*folder), Some((Some(epoch), 1)));
+            assert_eq!(folder.list().unwrap().len(), 1);
+        }
+        assert_eq!(notes.note(Some(Epoch(4)), ids(&[4])).unwrap(), []);
     }
 
     #[test]

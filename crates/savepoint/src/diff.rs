@@ -179,8 +179,7 @@ fn kept(
     let Some(now) = now else {
         let mut why = format!("the program has no {vertex:?}");
         if is_unnamed {
-            why +=
-                ", which nobody had given that name: steps with names of their own are found again";
+            why += ", a name that it got by itself if nobody chose it: steps with names of their own are found again";
         }
         return Verdict::Impossible(vec![why]);
     };

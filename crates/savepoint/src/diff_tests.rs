@@ -152,3 +152,28 @@ fn what_is_kept_by_places_stays_as_it_is_or_is_impossible() {
     assert_eq!(word(placed(Schema::I32), Schema::I32), "impossible");
     assert_eq!(word(Schema::I32, placed(Schema::I32)), "impossible");
 }
+
+#[test]
+fn a_state_is_lost_with_its_vertex_and_why_is_told_of_one_that_nobody_named() {
+    let mut old = JobStates::default()
+        .with("counts", [values(Schema::I64)])
+        .with("counts: partial", [values(Schema::I64)])
+        .with("map-2", [values(Schema::I64)]);
+    for inner in ["counts: partial", "map-2"] {
+        let vertex = old.vertices.get_mut(inner).unwrap();
+        vertex.has_generated_name = true;
+    }
+    let found = diff(&old, &JobStates::default(), &Dropping::nothing());
+    let why = |vertex: &str| {
+        let mut states = found.states.iter();
+        match &states.find(|it| it.vertex == vertex).unwrap().verdict {
+            Verdict::Impossible(why) => why.join(""),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(why("map-2").contains("if nobody chose it"));
+    // The second is a part of the first, which has a name.
+    for named in ["counts", "counts: partial"] {
+        assert!(!why(named).contains("if nobody"), "{}", why(named));
+    }
+}

@@ -23,6 +23,14 @@ pub fn is_address(place: &str) -> bool {
     place.starts_with(SCHEME)
 }
 
+/// Refuses what is no address of a part of a bucket; asks no store.
+///
+/// # Errors
+/// `InvalidConfig`.
+pub fn check_address(address: &str) -> Result<()> {
+    Place::parse(address).map(drop)
+}
+
 /// A key of a store, and the secret that belongs to it. Never shown.
 #[derive(Clone)]
 pub struct Credentials {

@@ -10,7 +10,7 @@ pub(crate) fn failed(code: ErrorCode, what: &str, place: &str, error: &StoreErro
         _ => "written",
     };
     let (why, hint) = match error {
-        StoreError::NotFound { .. } => (
+        error if has_no_bucket(error) => (
             "there is no such bucket".to_string(),
             "create the bucket, or check its name and the endpoint",
         ),
@@ -32,18 +32,23 @@ pub(crate) fn failed(code: ErrorCode, what: &str, place: &str, error: &StoreErro
         .hint(hint)
 }
 
-/// Whether the store knows who asks, and does not let them. Where objects are listed the client tells that by the status alone.
+/// Of one object it would be told otherwise.
+fn has_no_bucket(error: &StoreError) -> bool {
+    matches!(error, StoreError::NotFound { .. }) || has_status(error, 404)
+}
+
+/// Whether the store knows who asks, and does not let them.
 fn is_kept_out(error: &StoreError) -> bool {
     match error {
         StoreError::Unauthenticated { .. } | StoreError::PermissionDenied { .. } => true,
-        StoreError::Generic { .. } => {
-            let text = error.to_string();
-            ["401", "403"]
-                .iter()
-                .any(|code| text.contains(&format!("status code: {code}")))
-        }
-        _ => false,
+        error => has_status(error, 401) || has_status(error, 403),
     }
+}
+
+/// Whether the store has answered with that status. Where objects are listed the client tells it by the number alone.
+fn has_status(error: &StoreError, status: u16) -> bool {
+    let told = format!("status code: {status}");
+    matches!(error, StoreError::Generic { .. }) && error.to_string().contains(&told)
 }
 
 /// The first line of what the client says: further ones are the store's own page.

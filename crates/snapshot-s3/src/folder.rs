@@ -67,8 +67,17 @@ impl S3Folder {
             prefix: place.prefix,
             runtime: Some(runtime),
         };
-        folder.list()?;
+        folder.answers()?;
         Ok(folder)
+    }
+
+    /// Whether the bucket is there and lets us in, by one request, however much is in it.
+    fn answers(&self) -> Result<()> {
+        let (store, prefix) = (Arc::clone(&self.store), self.prefix.clone());
+        let first = self.wait(async move { store.list(Some(&prefix)).try_next().await })?;
+        let first = first.map_err(|error| self.unread("the folder itself", &error))?;
+        drop(first);
+        Ok(())
     }
 
     fn path(&self, name: &FileName) -> Path {

@@ -35,5 +35,5 @@ mod address;
 mod failure;
 mod folder;
 
-pub use address::{Credentials, is_address};
+pub use address::{Credentials, check_address, is_address};
 pub use folder::S3Folder;

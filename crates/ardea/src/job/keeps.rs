@@ -7,7 +7,7 @@ use ardea_archive::{Promise, write_states};
 use ardea_control::JobRef;
 use ardea_core::{Dag, Error, ErrorCode, Guarantee, Instance, Result};
 use ardea_packing::JobDemand;
-use ardea_recovery::{address_of, has_buckets};
+use ardea_recovery::{address_of, check_address};
 use ardea_savepoint::JobStates;
 
 const FOLDER: &str = "snapshots.folder";
@@ -22,16 +22,10 @@ pub(super) fn name_folders(settings: &mut BTreeMap<String, String>) -> Result<()
         let Some(folder) = settings.get_mut(key).filter(|folder| !folder.is_empty()) else {
             continue;
         };
-        if address_of(Path::new(folder)).is_some() {
+        if let Some(address) = address_of(Path::new(folder)) {
             // Its workers are this program: what they would find out too late is said here.
-            if has_buckets() {
-                continue;
-            }
-            let what = format!(
-                "{key}={folder} is in an object store, and this program was built without one"
-            );
-            return Err(Error::new(ErrorCode::InvalidConfig, what)
-                .hint("build it with the feature `s3` of ardea, or name a folder that all hosts see by the same path"));
+            check_address(address)?;
+            continue;
         }
         let whole = absolute(&*folder).map_err(|error| {
             let what = format!("{key}={folder} names no folder");
@@ -149,10 +143,25 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_refused_and_not_taken_for_a_folder() {
-        let mut settings = BTreeMap::from([(FOLDER.to_string(), "s3://states/words".to_string())]);
-        let error = name_folders(&mut settings).unwrap_err();
-        assert_eq!(error.code(), ErrorCode::InvalidConfig);
-        assert!(error.to_string().contains("s3://states/words"), "{error}");
+    fn a_bucket_is_named_as_it_is_where_it_can_be_reached() {
+        let address = "s3://states/words";
+        let mut settings = BTreeMap::from([(FOLDER.to_string(), address.to_string())]);
+        match (name_folders(&mut settings), check_address(address)) {
+            (Ok(()), Ok(())) => assert_eq!(settings[FOLDER], address),
+            // Built without the means.
+            (Err(error), Err(_)) => assert!(error.to_string().contains(address), "{error}"),
+            wrong => panic!("{wrong:?}"),
+        }
+    }
+
+    #[test]
+    fn credentials_in_an_address_are_refused_and_not_repeated() {
+        for key in [FOLDER, FROM] {
+            let address = "s3://key:secret@states/words".to_string();
+            let error = name_folders(&mut BTreeMap::from([(key.to_string(), address)]));
+            let error = error.unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidConfig);
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
     }
 }

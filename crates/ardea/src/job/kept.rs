@@ -7,7 +7,7 @@ use ardea_api::{SnapshotVertexView, SnapshotView, SnapshotsView};
 use ardea_archive::view_of;
 use ardea_core::settings::readable_bytes;
 use ardea_core::{Error, ErrorCode, Result, shown};
-use ardea_recovery::{Looked, look};
+use ardea_recovery::{Looked, address_of, look};
 use serde_json::{Value, json};
 
 /// The snapshots of a job, in its folder or on its cluster: `ardea snapshots`.
@@ -65,7 +65,7 @@ fn state(looked: &Looked, folder: &Path) -> &'static str {
         (Some(_), _) => "running",
         (None, Some(end)) => end,
         // A bucket has no lock by which it could be told.
-        (None, None) if folder.starts_with("s3:") => "running or interrupted",
+        (None, None) if address_of(folder).is_some() => "running or interrupted",
         // Whoever ran it died, or gave up.
         (None, None) => "interrupted",
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use ardea_api::{ClusterSettings, Plans, SubmitRequest, check_job_name, is_of_the_cluster};
 use ardea_control::{JobDefinition, JobRef, ProgramRef};
@@ -46,7 +46,7 @@ pub struct Prepared {
     pub files: Vec<(PathBuf, String)>,
     /// What is submitted; the package is not known yet.
     request: SubmitRequest,
-    /// Arguments that name something here, and nothing in a container.
+    /// What is to be said of arguments that name a file here, and nothing in a container.
     strays: Vec<String>,
 }
 
@@ -120,17 +120,9 @@ impl Prepared {
         })
     }
 
-    /// That arguments name files here which its containers don't have, if they do: each runs in a folder of its own.
+    /// That arguments name files here which its containers don't have, or not by that name: each runs in a folder of its own.
     pub fn notice_of_strays(&self) -> Option<String> {
-        let (first, rest) = self.strays.split_first()?;
-        let (are, them) = match rest.is_empty() {
-            true => ("is", "it"),
-            false => ("are", "them"),
-        };
-        Some(format!(
-            "{} {are} here, and not where containers run: name {them} from the root on, or take {them} along (--file {first})",
-            self.strays.join(", ")
-        ))
+        (!self.strays.is_empty()).then(|| self.strays.join("; "))
     }
 
     /// Its plans, as they would be.
@@ -190,22 +182,37 @@ fn files(wanted: &Wanted<'_>) -> Result<Vec<(PathBuf, String)>> {
     Ok(files)
 }
 
-/// Of the arguments, and what stands behind a `=` in them, those that are relative paths of what is here and does not go along.
+/// Of arguments, and of what stands behind a `=` in them, that are relative paths of files here: what they should be in a container. Each runs in
+/// a folder of its own, in which is what goes along.
 fn strays(arguments: &[String], files: &[(PathBuf, String)]) -> Vec<String> {
-    let values = arguments.iter().map(|argument| {
-        argument
+    let mut told = Vec::new();
+    for argument in arguments {
+        let value = argument
             .split_once('=')
-            .map_or(argument.as_str(), |(_, value)| value)
-    });
-    let is_stray = |value: &&str| {
+            .map_or(&**argument, |(_, value)| value);
         let path = Path::new(value);
-        let first = path.components().next();
-        let goes_along = |(_, name): &(PathBuf, String)| {
-            first.is_some_and(|first| first.as_os_str() == name.as_str())
+        let mut parts = path.components().filter(|part| *part != Component::CurDir);
+        let first = parts.next().map(Component::as_os_str);
+        let is_there = files.iter().any(|(_, name)| first == Some(name.as_ref()));
+        if path.is_absolute() || !path.is_file() || is_there {
+            continue;
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let goes_along = files.iter().any(|(from, _)| from == path);
+        let what = match goes_along {
+            true => format!("{value} is called {name} where containers run"),
+            false if name == value => format!(
+                "{value} is not where containers run: name it from the root on, or take it along (--file {value})"
+            ),
+            false => format!(
+                "{value} is not where containers run: name it from the root on, or take it along (--file {value}) and name it {name}"
+            ),
         };
-        path.is_relative() && path.exists() && !files.iter().any(goes_along)
-    };
-    values.filter(is_stray).map(str::to_string).collect()
+        if !told.contains(&what) {
+            told.push(what);
+        }
+    }
+    told
 }
 
 /// A number that no other submission has; std's seeds are random.
@@ -225,17 +232,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_argument_that_is_a_file_here_and_does_not_go_along_is_a_stray() {
+    fn an_argument_that_is_a_file_here_and_not_in_a_container_is_told() {
         // Tests run in the folder of their crate.
-        let along = [(PathBuf::from("src"), "src".to_string())];
-        let arguments = [
-            "Cargo.toml",
+        let along = ["src", "tests/state_on_disk.rs"].map(|path| {
+            let path = PathBuf::from(path);
+            let name = path.file_name().unwrap().to_str().unwrap().to_string();
+            (path, name)
+        });
+        let told = |argument: &str| strays(&[argument.to_string()], &along).pop();
+        for fine in [
             "src/lib.rs",
+            "./src/lib.rs",
+            "state_on_disk.rs",
             "none.txt",
             "/etc/hosts",
-            "--in=Cargo.toml",
-        ];
-        let found = strays(&arguments.map(String::from), &along);
-        assert_eq!(found, ["Cargo.toml", "Cargo.toml"]);
+            ".",
+            "src",
+        ] {
+            assert_eq!(told(fine), None, "{fine}");
+        }
+        let told = |argument: &str| told(argument).unwrap();
+        assert!(told("--in=Cargo.toml").ends_with("(--file Cargo.toml)"));
+        assert!(
+            told("tests/state_on_disk.rs")
+                .ends_with("is called state_on_disk.rs where containers run")
+        );
+        assert!(
+            told("tests/on_cluster/main.rs")
+                .ends_with("(--file tests/on_cluster/main.rs) and name it main.rs")
+        );
+        let twice = ["Cargo.toml", "Cargo.toml"].map(String::from);
+        assert_eq!(strays(&twice, &[]).len(), 1);
     }
 }

@@ -22,6 +22,11 @@ pub enum Settled {
 }
 
 impl Settled {
+    /// Whether it fails of something, again and again.
+    pub(super) fn is_failure(&self) -> bool {
+        matches!(self, Settled::SafeMode | Settled::Failing(_))
+    }
+
     /// What it does, if it does something; `seen` is how the job was seen then.
     ///
     /// # Errors
@@ -90,15 +95,13 @@ impl Settling {
                 let since = *self.runs_since.get_or_insert(now);
                 (now.duration_since(since) >= SETTLES).then_some(Settled::In(job.phase))
             }
-            Phase::Reading | Phase::Starting | Phase::Recovering => {
+            Phase::Reading | Phase::Starting | Phase::Recovering | Phase::Updating => {
                 self.runs_since = None;
                 None
             }
             Phase::Impossible => Some(Settled::Impossible),
             Phase::SafeMode => Some(Settled::SafeMode),
-            Phase::Updating | Phase::Finished | Phase::Killing | Phase::Gone => {
-                Some(Settled::In(job.phase))
-            }
+            Phase::Finished | Phase::Killing | Phase::Gone => Some(Settled::In(job.phase)),
         }
     }
 }

@@ -167,12 +167,8 @@ pub fn submit(
         .collect(),
     };
     if let Some(patience) = patience {
-        let waited = wait(&submitted, target, patience, tell);
-        // That is what it fails of, as a rule.
-        submitted.phase = waited.map_err(|error| match prepared.notice_of_strays() {
-            Some(notice) => error.hint(notice),
-            None => error,
-        })?;
+        let strays = prepared.notice_of_strays();
+        submitted.phase = wait(&submitted, target, patience, strays.as_deref(), tell)?;
     }
     Ok(submitted)
 }
@@ -182,6 +178,7 @@ fn wait(
     submitted: &Submitted,
     target: &dyn Target,
     patience: Duration,
+    strays: Option<&str>,
     tell: &mut dyn FnMut(Step),
 ) -> Result<Phase> {
     let deadline = Instant::now() + patience;
@@ -214,7 +211,11 @@ fn wait(
         };
         if let Some(seen) = seen {
             if let Some(settled) = settling.sees(&seen, Instant::now()) {
-                return settled.outcome(&seen);
+                let is_failure = settled.is_failure();
+                return settled.outcome(&seen).map_err(|error| match is_failure {
+                    true => with_strays(error, strays),
+                    false => error,
+                });
             }
             let step = Step::Starting {
                 workers: seen.worker_count,
@@ -226,7 +227,7 @@ fn wait(
             }
             if Instant::now() >= deadline {
                 return Err(match seen.last_problem {
-                    Some(problem) => failing(job, &problem),
+                    Some(problem) => with_strays(failing(job, &problem), strays),
                     None => late(job, patience),
                 });
             }
@@ -257,6 +258,19 @@ pub(super) fn is_passing(code: ErrorCode) -> bool {
             | ErrorCode::StateUnavailable
             | ErrorCode::Superseded
     )
+}
+
+/// Arguments that name nothing in a container are what a job fails of, as a rule.
+pub(super) fn with_strays(error: Error, strays: Option<&str>) -> Error {
+    let next = error.what_next().unwrap_or_default();
+    match strays {
+        Some(strays) if next.is_empty() => error.hint(strays),
+        Some(strays) => {
+            let hint = format!("{strays}; {next}");
+            error.hint(hint)
+        }
+        None => error,
+    }
 }
 
 fn late(job: &str, patience: Duration) -> Error {

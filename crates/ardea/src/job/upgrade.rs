@@ -3,12 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_api::{JobDescription, UpgradeRequest};
+use ardea_api::{JobDescription, JobEnding, UpgradeRequest};
 use ardea_core::{Error, ErrorCode, Result};
 use serde::Serialize;
 
 use super::prepare::Prepared;
-use super::submit::{Step, Target, is_passing, size};
+use super::submit::{Step, Target, is_passing, size, with_strays};
 
 /// How long a new program may take to commit its first epoch, unless told.
 pub const UPGRADES_WITHIN: Duration = Duration::from_secs(60);
@@ -69,7 +69,12 @@ pub fn upgrade(
         stage: "stopping".into(),
     };
     if waits {
-        upgraded.stage = wait(&upgraded, target, tell)?;
+        let strays = prepared.notice_of_strays();
+        let waited = wait(&upgraded, target, tell);
+        upgraded.stage = waited.map_err(|error| match error.code() {
+            ErrorCode::StartFailed => with_strays(error, strays.as_deref()),
+            _ => error,
+        })?;
     }
     Ok(upgraded)
 }
@@ -91,7 +96,13 @@ fn wait(upgraded: &Upgraded, target: &dyn Target, tell: &mut dyn FnMut(Step)) ->
                     tell(Step::Upgrading { stage });
                 }
             }
-            Err(error) if error.code() == ErrorCode::NoSuchJob => return Err(gone(upgraded)),
+            // A new program that has come to its end at once may be gone before it is looked at.
+            Err(error) if error.code() == ErrorCode::NoSuchJob => {
+                return match target.ended(&upgraded.job, &upgraded.submission) {
+                    Ok(Some(JobEnding::Finished)) => Ok("upgraded".into()),
+                    _ => Err(gone(upgraded)),
+                };
+            }
             Err(error) if is_passing(error.code()) => {
                 if answered.elapsed() >= UNANSWERED {
                     return Err(error.hint(

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use ardea::job::Settling;
 use ardea_api::{
-    ContainersUpdate, JobDescription, LogicalPlan, ParallelismUpdate, Phase, RecoverRequest,
+    ContainersUpdate, JobDescription, JobSummary, LogicalPlan, ParallelismUpdate, Phase,
+    RecoverRequest,
 };
 use ardea_core::{Error, ErrorCode};
 use ardea_packing::ContainerId;
@@ -59,18 +60,22 @@ pub fn kill(args: &KillArgs, context: &Context) -> Result<(), Failure> {
         return tell(context, name, "is being killed");
     }
     cluster.wait_until(&format!("the end of {name}"), || {
-        let now = standing(&cluster, name, submission)?;
-        Ok(now.is_none_or(|phase| matches!(phase, Phase::Gone | Phase::Finished)))
+        let now = submission_of(&cluster, name, submission)?;
+        Ok(now.is_none_or(|now| matches!(now.phase, Phase::Gone | Phase::Finished)))
     })?;
     tell(context, name, "is killed")
 }
 
-/// What a submission of a job is doing; nothing if it is no longer there.
-fn standing(cluster: &Reached, job: &str, submission: &str) -> Result<Option<Phase>, Failure> {
+/// A submission of a job as it is now; nothing if it is no longer there.
+fn submission_of(
+    cluster: &Reached,
+    job: &str,
+    submission: &str,
+) -> Result<Option<JobSummary>, Failure> {
     match cluster.ask(cluster.client.describe(job)) {
         Ok(now) => {
             let is_it = now.summary.submission == submission;
-            Ok(is_it.then_some(now.summary.phase))
+            Ok(is_it.then_some(now.summary))
         }
         Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => Ok(None),
         Err(failure) => Err(failure),
@@ -102,13 +107,21 @@ pub fn recover(args: &RecoverArgs, context: &Context) -> Result<(), Failure> {
     let mut settling = Settling::again(&before);
     let mut outcome = None;
     cluster.wait_until(&format!("{job} to run"), || {
-        let now = cluster.ask(cluster.client.describe(job))?.summary;
-        let settled = settling.sees(&now, Instant::now());
-        outcome = settled.map(|settled| settled.outcome(&now));
+        outcome = match submission_of(&cluster, job, &before.submission)? {
+            Some(now) => {
+                let settled = settling.sees(&now, Instant::now());
+                settled.map(|settled| settled.outcome(&now))
+            }
+            None => Some(Ok(Phase::Gone)),
+        };
         Ok(outcome.is_some())
     })?;
-    outcome.transpose()?;
-    tell(context, job, "runs again")
+    let what = match outcome.transpose()? {
+        Some(Phase::Paused) => "is there again, and deactivated: its sources read nothing",
+        Some(Phase::Finished | Phase::Killing | Phase::Gone) => "has begun again, and ended",
+        _ => "runs again",
+    };
+    tell(context, job, what)
 }
 
 /// Gives vertices other numbers of instances.

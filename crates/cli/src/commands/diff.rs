@@ -34,7 +34,7 @@ fn of_old(args: &DiffArgs, context: &Context) -> Result<KeptStates, Failure> {
         return Ok(KeptStates::look(&args.old)?);
     }
     let job = args.old.to_string_lossy();
-    let cluster = Reached::of_job(&args.place, &job, context)?;
+    let cluster = Reached::of_job_or_folder(&args.place, &args.old, context)?;
     let told = cluster.ask(cluster.client.states(&job))?;
     Ok(told_states(told)?)
 }

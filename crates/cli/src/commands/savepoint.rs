@@ -46,7 +46,7 @@ fn ask(
         })?,
     };
     let job = what.to_string_lossy();
-    let cluster = Reached::of_job(&args.place, &job, context)?;
+    let cluster = Reached::of_job_or_folder(&args.place, what, context)?;
     let client = cluster.client.clone().patience(WRITTEN_WITHIN);
     let request = SavepointRequest {
         to: to.to_string_lossy().into_owned(),

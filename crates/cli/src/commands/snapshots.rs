@@ -29,7 +29,7 @@ pub fn run(args: &SnapshotsArgs, context: &Context) -> Result<(), Failure> {
 
 fn ask(args: &SnapshotsArgs, context: &Context) -> Result<KeptJob, Failure> {
     let job = args.what.to_string_lossy();
-    let cluster = Reached::of_job(&args.place, &job, context)?;
+    let cluster = Reached::of_job_or_folder(&args.place, &args.what, context)?;
     let query = SnapshotsQuery { check: args.check };
     let client = match args.check {
         true => cluster.client.clone().patience(CHECKED_WITHIN),

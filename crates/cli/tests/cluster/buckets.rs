@@ -80,6 +80,42 @@ pub fn a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away(
     arena.succeed(&format!("savepoint {left} --to last"));
 }
 
+pub fn a_program_is_followed_from_one_place_of_snapshots_to_another() {
+    let Some(store) = store() else {
+        return;
+    };
+    let bucket = |bucket: &str| {
+        let endpoint = format!("endpoint=http://{}", store.address());
+        format!("--set snapshots.folder=s3://{bucket}/jobs?{endpoint}")
+    };
+    let both = format!("{} --set snapshots.memory=on", bucket("states"));
+    let arena = with_credentials(Arena::new());
+    let promises = |place: &str| format!("--set job.containers=3 {EXACTLY_ONCE} {place}");
+    let job = Surviving::submitted_to(arena, ENDLESS, 1_000, &promises(&both));
+    let arena = &job.arena;
+    job.until_more();
+    job.kill_worker(1, kill);
+    let arguments = format!(
+        "tally {} {ENDLESS} 1000",
+        arena.path().join("out").display()
+    );
+    let submission = || arena.json("describe tally")["submission"].clone();
+    for place in ["--set snapshots.folder=kept", &bucket("states"), "", &both] {
+        let upgraded = arena.try_upgrade(&promises(place), &arguments);
+        assert!(upgraded.status.success(), "{place}: {upgraded:?}");
+        job.until_more();
+    }
+    // Before anything stops.
+    let before = submission();
+    let refused = arena.try_upgrade(&promises(&bucket("nowhere")), &arguments);
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{refused:?}");
+    assert!(told.contains("nowhere"), "{told}");
+    assert_eq!(submission(), before);
+    job.until_more();
+    job.stop();
+}
+
 pub fn a_job_whose_bucket_can_not_be_used_is_refused_with_the_reason() {
     let Some(store) = store() else {
         return;
@@ -91,10 +127,16 @@ pub fn a_job_whose_bucket_can_not_be_used_is_refused_with_the_reason() {
     let out = arena.path().display().to_string();
     let bucket = format!("s3://states/jobs?endpoint=http://{}", store.address());
     let options = format!("{EXACTLY_ONCE} --set snapshots.folder={bucket}");
-    let refused = arena.try_numbers(&options, &format!("tally {out} 10 10"));
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success(), "{refused:?}");
+    let submit = |options: &str| {
+        let refused = arena.try_numbers(options, &format!("tally {out} 10 10"));
+        assert!(!refused.status.success(), "{refused:?}");
+        String::from_utf8_lossy(&refused.stderr).into_owned()
+    };
+    let told = submit(&options);
     assert!(told.contains("AWS_SECRET_ACCESS_KEY"), "{told}");
     assert!(!told.contains("a-wrong-secret"), "{told}");
+    let nowhere = "--set snapshots.folder=s3://?endpoint=http://localhost";
+    let told = submit(&format!("{EXACTLY_ONCE} {nowhere}"));
+    assert!(told.contains("s3://BUCKET"), "{told}");
     assert!(arena.json("list").as_array().unwrap().is_empty());
 }

@@ -50,6 +50,11 @@ const TESTS: &[Test] = &[
     },
     #[cfg(feature = "s3")]
     Test {
+        name: "a_program_is_followed_from_one_place_of_snapshots_to_another",
+        run: buckets::a_program_is_followed_from_one_place_of_snapshots_to_another,
+    },
+    #[cfg(feature = "s3")]
+    Test {
         name: "a_job_whose_bucket_can_not_be_used_is_refused_with_the_reason",
         run: buckets::a_job_whose_bucket_can_not_be_used_is_refused_with_the_reason,
     },
@@ -244,6 +249,10 @@ const TESTS: &[Test] = &[
     Test {
         name: "a_job_that_can_not_keep_its_promise_is_refused_with_the_reason",
         run: survives::a_job_that_can_not_keep_its_promise_is_refused_with_the_reason,
+    },
+    Test {
+        name: "a_job_that_can_not_begin_is_told_for_that_by_all_who_ask",
+        run: survives::a_job_that_can_not_begin_is_told_for_that_by_all_who_ask,
     },
     Test {
         name: "a_job_that_fails_again_and_again_waits_for_somebody_to_decide",

@@ -315,9 +315,6 @@ pub fn a_job_that_can_not_keep_its_promise_is_refused_with_the_reason() {
         assert!(!output.status.success(), "{options}: {output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let nowhere = "--set snapshots.folder=s3://?endpoint=http://localhost";
-    let told = submit(&format!("{EXACTLY_ONCE} {nowhere}"));
-    assert!(told.contains("s3://BUCKET"), "{told}");
     // Where no folder can be made.
     arena.write("file", "");
     let told = submit(&format!("{EXACTLY_ONCE} --set snapshots.folder=file/kept"));
@@ -333,6 +330,28 @@ pub fn a_job_that_can_not_keep_its_promise_is_refused_with_the_reason() {
     assert!(told.contains("has a job"), "{told}");
     let kept = fs::read_dir(arena.path().join("kept")).unwrap();
     assert_eq!(kept.count(), 1);
+}
+
+pub fn a_job_that_can_not_begin_is_told_for_that_by_all_who_ask() {
+    let arena = Arena::with_hosts(1);
+    arena.write("book.txt", "to be or not to be");
+    let submit = format!("submit wordcount --name words {EXACTLY_ONCE}");
+    let failed = arena.fail(&format!("{submit} --set recovery.attempts=2 -- book.txt"));
+    assert!(failed.contains("cannot read book.txt"), "{failed}");
+    assert!(failed.contains("--file book.txt"), "{failed}");
+    let again = arena.fail("recover words");
+    assert!(again.contains("cannot read book.txt"), "{again}");
+    arena.succeed("kill words --yes");
+
+    // Between lives it does not run, and says why.
+    let options = "--set recovery.attempts=100 --detach";
+    arena.succeed(&format!("{submit} {options} -- book.txt"));
+    arena.until("it waits for its next life", || {
+        let listed = arena.json("list");
+        let reason = listed[0]["reason"].as_str().unwrap_or_default();
+        listed[0]["phase"] == "recovering" && reason.contains("cannot read book.txt")
+    });
+    arena.succeed("kill words --yes");
 }
 
 pub fn a_job_that_fails_again_and_again_waits_for_somebody_to_decide() {

@@ -128,6 +128,8 @@ pub fn what_can_not_go_on_is_refused_before_anything_stops() {
     assert!(said(&refused).contains("counts/keys"), "{refused:?}");
     let program = arena.program();
     let compared = arena.fail(&format!("diff tally {program} {}", arguments(&job, "text")));
+    let topology = arena.fail("diff tally word-count.yaml");
+    assert!(topology.contains("is a topology"), "{topology}");
     assert!(compared.contains("counts/keys"), "{compared}");
     let same = arena.succeed(&format!("diff tally {program} {}", arguments(&job, "")));
     assert!(same.contains("keep"), "{same}");

@@ -191,6 +191,23 @@ fn an_output_that_was_there_stays_if_no_record_of_the_input_was_good() {
 }
 
 #[test]
+fn who_keeps_state_is_told_what_it_means_when_no_record_was_good_or_nothing_is_promised() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(at("bad.jsonl"), "junk\n").unwrap();
+    let kept = format!("snapshots.folder={}", at("kept"));
+    let (bad, output) = (at("bad.jsonl"), at("out.jsonl"));
+    let query = ["nexmark", "run", "--query", "q2", "-i", &bad, "-o", &output];
+    let keeps = ["--set", &kept, "--set", "guarantee=exactly-once"];
+    fails(&[&query[..], &keeps].concat(), 5, "recovery.start_over");
+    fails(
+        &[&query[..], &keeps[..2]].concat(),
+        5,
+        "snapshots.folder means nothing without a guarantee",
+    );
+}
+
+#[test]
 fn a_setting_that_no_job_could_run_with_is_refused_where_settings_are_listed() {
     fails(
         &["--set", "threads=1024", "config"],

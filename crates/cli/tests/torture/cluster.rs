@@ -20,6 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::job::JOB;
 use crate::land::Land;
 use crate::poll::until;
+use crate::services::CREDENTIALS;
 use crate::settings::without_settings;
 
 /// The secret of the cluster.
@@ -46,8 +47,8 @@ const SETTINGS: [&str; 7] = [
 /// What the job's program is told.
 pub struct Program {
     pub arguments: Vec<String>,
-    /// Where its snapshots are.
-    pub kept: PathBuf,
+    /// Where its snapshots are: a folder, or a part of a bucket.
+    pub kept: String,
 }
 
 /// The cluster. Dropping it ends all of it.
@@ -142,6 +143,7 @@ impl Cluster {
             .args(["cluster", "start", "--foreground", "--name", &name])
             .args(self.settings(&name, self.land.address(host)))
             .env("HOME", &self.folder)
+            .envs(CREDENTIALS)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a log"))
             .stderr(log)
@@ -237,12 +239,13 @@ impl Cluster {
         }
         command
             .arg("--set")
-            .arg(format!("snapshots.folder={}", program.kept.display()))
+            .arg(format!("snapshots.folder={}", program.kept))
             .args(SETTINGS.iter().flat_map(|setting| ["--set", setting]))
             .args(self.settings("submitter", own))
             .arg("--")
             .args(&program.arguments)
             .env("HOME", &self.folder)
+            .envs(CREDENTIALS)
             .stdin(Stdio::null());
         command
     }

@@ -56,7 +56,7 @@ pub enum Spell {
     State,
     /// There is no space where snapshots are.
     DiskFull,
-    /// The folder of snapshots is not there.
+    /// The folder of snapshots is not there, or the store whose bucket it is a part of.
     FolderAway,
     /// The job is paused by its user.
     Paused,
@@ -111,6 +111,8 @@ pub struct Able {
     pub cuts: bool,
     /// There can be a small disk: file systems can be mounted.
     pub fills: bool,
+    /// Snapshots are in files, which can be damaged: they are in no bucket.
+    pub damages: bool,
 }
 
 /// A kind of fault, as it lies in the deck.
@@ -147,6 +149,9 @@ pub fn kinds(able: Able) -> usize {
 
 fn cards(able: Able) -> Vec<Card> {
     let mut cards = ANYWHERE.to_vec();
+    if able.damages {
+        cards.extend(WITH_FILES);
+    }
     if able.cuts {
         cards.extend(WITH_NAMESPACES);
     }
@@ -156,7 +161,7 @@ fn cards(able: Able) -> Vec<Card> {
     cards
 }
 
-const ANYWHERE: [Card; 18] = [
+const ANYWHERE: [Card; 17] = [
     |dice| Fault::Blow(Blow::Worker(dice.below(100))),
     |_| Fault::Blow(Blow::AllWorkers),
     |dice| Fault::Blow(Blow::Host(dice.below(100))),
@@ -180,8 +185,9 @@ const ANYWHERE: [Card; 18] = [
     rescale,
     |dice| Fault::Deed(Deed::Restart(dice.below(100))),
     |_| Fault::Deed(Deed::Upgrade),
-    |dice| Fault::Deed(Deed::Damage(dice.roll())),
 ];
+
+const WITH_FILES: [Card; 1] = [|dice| Fault::Deed(Deed::Damage(dice.roll()))];
 
 const WITH_NAMESPACES: [Card; 4] = [
     |dice| {
@@ -304,10 +310,12 @@ pub mod promises {
     const ALL: Able = Able {
         cuts: true,
         fills: true,
+        damages: true,
     };
     const NONE: Able = Able {
         cuts: false,
         fills: false,
+        damages: false,
     };
 
     pub fn a_plan_follows_from_its_seed_and_from_nothing_else() {
@@ -353,6 +361,7 @@ pub mod promises {
     pub fn what_a_machine_can_not_do_is_in_no_plan() {
         for seed in 0..50 {
             for step in plan(seed, 200, NONE) {
+                assert!(!matches!(step.fault, Fault::Deed(Deed::Damage(_))));
                 let Fault::Spell { spell, .. } = step.fault else {
                     continue;
                 };

@@ -25,6 +25,8 @@ pub struct Wish {
     faults: usize,
     /// Hosts have networks of their own, where they can have.
     has_networks: bool,
+    /// Snapshots are in a bucket.
+    has_bucket: bool,
     /// Only say what would be done.
     only_plan: bool,
     /// Keep all files even if all is well.
@@ -38,6 +40,7 @@ impl Wish {
             seed: some_seed(),
             faults: FEW,
             has_networks: false,
+            has_bucket: false,
             only_plan: false,
             keeps: false,
         }
@@ -57,6 +60,7 @@ impl Wish {
                 "--seed" => wish.seed = number()?,
                 "--faults" => wish.faults = usize::try_from(number()?).unwrap_or(usize::MAX),
                 "--here" => wish.has_networks = false,
+                "--bucket" => wish.has_bucket = true,
                 "--plan" => wish.only_plan = true,
                 "--keep" => wish.keeps = true,
                 "--long" => {}
@@ -71,8 +75,9 @@ impl Wish {
     /// How to have the same again.
     fn again(&self) -> String {
         let here = if self.has_networks { "" } else { " --here" };
+        let bucket = if self.has_bucket { " --bucket" } else { "" };
         let (seed, faults) = (self.seed, self.faults);
-        format!("make torture ARGS=\"--seed {seed} --faults {faults}{here}\"")
+        format!("make torture ARGS=\"--seed {seed} --faults {faults}{here}{bucket}\"")
     }
 }
 
@@ -88,7 +93,8 @@ pub fn run(wish: &Wish) -> bool {
     if wish.only_plan {
         let able = Able {
             cuts: wish.has_networks,
-            fills: true,
+            fills: !wish.has_bucket,
+            damages: !wish.has_bucket,
         };
         let steps = plan(wish.seed, wish.faults, able);
         steps.iter().for_each(|step| println!("{}", step.fault));
@@ -134,12 +140,12 @@ fn begin(wish: &Wish, folder: &Path) -> Result<World, Skipped> {
         }
         None => Land::here(),
     };
-    World::begin(wish.seed, land, folder)
+    World::begin(wish.seed, land, folder, wish.has_bucket)
 }
 
 fn tell(wish: &Wish, world: &mut World) {
     let able = world.able();
-    if !able.fills {
+    if !able.fills && !wish.has_bucket {
         eprintln!("SKIPPED full disks: no small one can be mounted");
     }
     let steps = plan(wish.seed, wish.faults, able);

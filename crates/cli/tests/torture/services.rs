@@ -1,4 +1,4 @@
-//! The systems beside the cluster, Kafka and PostgreSQL, and what is written to them and read from them by their own programs.
+//! The systems beside the cluster, Kafka, PostgreSQL and an object store, and what is written to them and read from them by their own programs.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -9,24 +9,42 @@ use ardea_state_manager::conformance::{Server, Skipped};
 
 use crate::job::RATES;
 
-/// A broker and a database.
+/// The environment of who may use the store.
+pub const CREDENTIALS: [(&str, &str); 2] = [
+    ("AWS_ACCESS_KEY_ID", "ardea"),
+    ("AWS_SECRET_ACCESS_KEY", "ardea-secret"),
+];
+
+/// A broker and a database, and a store, where snapshots are in a bucket.
 pub struct Services {
     pub kafka: Server,
     pub postgres: Server,
+    pub store: Option<Server>,
 }
 
 impl Services {
     /// Started, at an address that all hosts reach.
-    pub fn start(at: IpAddr) -> Result<Self, Skipped> {
+    pub fn start(at: IpAddr, has_bucket: bool) -> Result<Self, Skipped> {
         let (kafka, postgres) = thread::scope(|scope| {
             let kafka = scope.spawn(|| Server::start_at("kafka.sh", at));
             let postgres = Server::start_at("postgres.sh", at);
             (kafka.join().expect("it has started"), postgres)
         });
+        let store = has_bucket.then(|| Server::start_at("minio.sh", at));
         Ok(Services {
             kafka: kafka?,
             postgres: postgres?,
+            store: store.transpose()?,
         })
+    }
+
+    /// A part of its bucket, if there is a store.
+    pub fn bucket(&self) -> Option<String> {
+        let store = self.store.as_ref()?;
+        Some(format!(
+            "s3://states/torture?endpoint=http://{}",
+            store.address()
+        ))
     }
 
     pub fn brokers(&self) -> String {

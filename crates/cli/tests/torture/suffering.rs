@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ardea_api::{JobDescription, ParallelismUpdate, Phase, RecoverRequest};
 use ardea_packing::ContainerId;
+use ardea_state_manager::conformance::Server;
 use rustix::process::Signal;
 
 use crate::cluster::send;
@@ -36,6 +37,7 @@ enum Undo {
     Heal(String),
     Kafka,
     Postgres,
+    Store,
     State,
     Free,
     BringBack(PathBuf),
@@ -131,9 +133,13 @@ impl World {
                 self.disk.fill();
                 Undo::Free
             }
-            Spell::FolderAway => match self.disk.take_away() {
-                Some(folder) => Undo::BringBack(folder),
-                None => Undo::Nothing,
+            Spell::FolderAway => match (&self.services.store, self.disk.take_away()) {
+                (Some(store), _) => {
+                    store.kill();
+                    Undo::Store
+                }
+                (None, Some(folder)) => Undo::BringBack(folder),
+                (None, None) => Undo::Nothing,
             },
             Spell::Paused => {
                 self.insists("it is paused", |world| {
@@ -162,6 +168,7 @@ impl World {
                 self.feeder.has_kafka(true);
             }
             Undo::Postgres => self.services.postgres.restart(),
+            Undo::Store => self.services.store.iter().for_each(Server::restart),
             Undo::State => self.cluster.restart_state(),
             Undo::Free => self.disk.free(),
             Undo::BringBack(folder) => self.disk.bring_back(&folder),

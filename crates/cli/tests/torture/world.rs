@@ -39,9 +39,9 @@ pub struct World {
 
 impl World {
     /// With the job running and its inputs being written.
-    pub fn begin(seed: u64, land: Land, folder: &Path) -> Result<Self, Skipped> {
+    pub fn begin(seed: u64, land: Land, folder: &Path, has_bucket: bool) -> Result<Self, Skipped> {
         let own = land.own_address().parse().expect("an address");
-        let services = Services::start(own)?;
+        let services = Services::start(own, has_bucket)?;
         let disk = Disk::at(folder.join("kept"));
         fs::create_dir(folder.join("out")).expect("a folder");
         fs::write(folder.join("regions.csv"), regions()).expect("a file");
@@ -54,7 +54,9 @@ impl World {
         let place = folder.display().to_string();
         let program = Program {
             arguments: vec![JOB.to_string(), place, brokers, database],
-            kept: disk.path().to_path_buf(),
+            kept: services
+                .bucket()
+                .unwrap_or_else(|| disk.path().display().to_string()),
         };
         cluster.submit(&program);
         let mut world = World {
@@ -74,7 +76,8 @@ impl World {
     pub fn able(&self) -> Able {
         Able {
             cuts: matches!(self.cluster.land, Land::Spaces(_)),
-            fills: self.disk.is_small(),
+            fills: self.disk.is_small() && self.services.store.is_none(),
+            damages: self.services.store.is_none(),
         }
     }
 
@@ -216,7 +219,8 @@ impl World {
             ("kafka", &self.services.kafka),
             ("postgres", &self.services.postgres),
         ];
-        for (name, server) in services {
+        let store = self.services.store.iter().map(|store| ("minio", store));
+        for (name, server) in services.into_iter().chain(store) {
             let log = self.folder.join(format!("{name}.log"));
             let _ = fs::copy(server.folder().join("log"), log);
         }

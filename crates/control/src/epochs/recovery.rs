@@ -18,7 +18,7 @@ const MOST_BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 /// Why a life of the job is over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Failure {
-    Lost(ParticipantId, String),
+    Lost(String),
     NotBegun(String),
     Unreadable(String),
     Away(String),
@@ -39,15 +39,12 @@ impl Away {
 }
 
 impl Failure {
-    fn reason(&self) -> String {
-        match self {
-            Failure::Lost(participant, reason) => {
-                format!("participant {participant} is lost: {reason}")
-            }
-            Failure::NotBegun(reason) | Failure::Unreadable(reason) | Failure::Away(reason) => {
-                reason.clone()
-            }
-        }
+    fn reason(&self) -> &str {
+        let (Failure::Lost(reason)
+        | Failure::NotBegun(reason)
+        | Failure::Unreadable(reason)
+        | Failure::Away(reason)) = self;
+        reason
     }
 }
 
@@ -109,8 +106,7 @@ impl Epochs {
         reason: String,
     ) {
         if self.needs(participant) && self.is_present(generation) {
-            let lost = Failure::Lost(participant, reason);
-            self.failure.get_or_insert(lost);
+            self.failure.get_or_insert(Failure::Lost(reason));
         }
     }
 
@@ -120,7 +116,7 @@ impl Epochs {
             return;
         };
         let mut record = record.clone();
-        let reason = failure.reason();
+        let reason = failure.reason().to_string();
         if !matches!(failure, Failure::Away(_)) {
             self.away = None;
         }
@@ -148,7 +144,7 @@ impl Epochs {
                 actions.push(EpochsAction::Note(skipped));
             }
             Failure::Away(why) => return self.look_again(now, why, record, actions),
-            Failure::Lost(..) | Failure::NotBegun(_) => {}
+            Failure::Lost(_) | Failure::NotBegun(_) => {}
         }
         self.roll_back(reason, record, actions);
     }

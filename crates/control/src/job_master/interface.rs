@@ -212,7 +212,7 @@ pub enum JobPhase {
     Running,
     /// It is there, and its sources don't read.
     Paused,
-    /// Workers are missing; the others go on.
+    /// Workers are missing, and the others go on; or, of a job with lives, the next one has not begun.
     Recovering,
     /// It comes from one plan to the next.
     Updating,

@@ -344,7 +344,7 @@ impl JobMaster {
     /// What the job is doing, as far as its lives say.
     pub(super) fn phase_of_life(&self) -> Option<JobPhase> {
         let (lives, record) = (self.lives.as_ref()?, self.keeper.record()?);
-        let is_missing = || lives.epochs.is_between_lives() || self.is_worker_missing();
+        let is_whole = || !lives.epochs.is_between_lives() && !self.is_worker_missing();
         let of_epochs = lives.epochs.record();
         if let Some(why) = of_epochs.and_then(|epochs| epochs.safe_mode.as_ref()) {
             return Some(JobPhase::SafeMode(why.to_string()));
@@ -352,12 +352,10 @@ impl JobMaster {
         Some(match lives.stage {
             _ if record.plan.is_none() || !record.started => JobPhase::Starting,
             _ if record.previous.is_some() => JobPhase::Updating,
-            Stage::Running
-                if !is_missing() && (lives.is_paused || record.intent == Intent::Pause) =>
-            {
+            Stage::Running if is_whole() && (lives.is_paused || record.intent == Intent::Pause) => {
                 JobPhase::Paused
             }
-            Stage::Running if !is_missing() => JobPhase::Running,
+            Stage::Running if is_whole() => JobPhase::Running,
             _ => JobPhase::Recovering,
         })
     }

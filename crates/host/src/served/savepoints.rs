@@ -136,7 +136,7 @@ impl Served {
 }
 
 /// What helps a job that promises nothing.
-pub(super) const HOW_TO_PROMISE: &str =
+const HOW_TO_PROMISE: &str =
     "submit it with --set guarantee=exactly-once; topologies can't, they have acks instead";
 
 /// What a job promises; refuses one that promises nothing.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ardea_api::{Answer, UpgradeRequest};
-use ardea_archive::{Promise, compare};
+use ardea_archive::{Promise, compare, make_place};
 use ardea_control::{Command, Successor, UpgradeOrder};
 use ardea_core::{Error, ErrorCode};
 use ardea_master::{JobDesk, new_submission};
@@ -46,6 +46,9 @@ impl Served {
         let promise = check_promises(&next)?;
         self.compare(&desk, &next).await?;
         self.have_place(&promise.place).await?;
+        // A place that can't be written to would be found out when the job has stopped.
+        let (place, of) = (promise.place, next.definition.job.clone());
+        looking(move || make_place(&place, &of)).await??;
         let order = UpgradeOrder {
             next,
             back: new_submission(),

@@ -33,7 +33,7 @@ pub fn run(args: &DrainArgs, context: &Context) -> Result<(), Failure> {
 pub fn take_back(args: &UndrainArgs, context: &Context) -> Result<(), Failure> {
     let cluster = Reached::of(&args.place, context)?;
     cluster.ask(cluster.client.undrain(&args.host))?;
-    tell(context, &args.host, "is not drained")
+    tell(context, &args.host, "is no longer drained")
 }
 
 /// For how long it has to be empty: hosts say once a second what they hold, and something may just have been placed there.

@@ -12,7 +12,7 @@ fn who_loses_a_participant_goes_back_to_what_is_committed_and_forgets_the_life_b
     desk.lose(3);
     let (old, new) = (Generation(1), Generation(2));
     assert_eq!(desk.lives[1], (new, Some(Epoch(committed)), false));
-    let why = GivenUp::RolledBack("participant 3 is lost: it has died".into());
+    let why = GivenUp::RolledBack("it has died".into());
     let given_up = EpochsNote::GivenUp {
         epoch: Epoch(lost),
         why,
@@ -128,7 +128,7 @@ fn a_job_that_fails_too_often_goes_to_safe_mode_with_its_sources_paused_and_one_
     let safe_mode = desk.record().safe_mode.clone().unwrap();
     assert_eq!(
         safe_mode.to_string(),
-        "the job has failed 9 times in a row: participant 1 is lost: it has died"
+        "the job has failed 9 times in a row: it has died"
     );
     assert!(
         desk.notes
