@@ -58,7 +58,7 @@ mod remembered;
 
 pub use archives::Archives;
 pub use ardea_recovery::address_of;
-pub use ardea_savepoint::JobStates;
+pub use ardea_savepoint::{JobStates, SavepointManifest};
 pub use beginning::{compare, kept_states, make_room, save};
 pub use binder::{Told, ToldOfEpoch};
 pub use keeper::FolderKeeper;

@@ -90,6 +90,8 @@ pub struct JobMaster {
     proving_since: Option<Duration>,
     /// Why the record could not be read or written the last time.
     not_stored: Option<String>,
+    /// Why its first life can't begin, and never will: the state that it should begin with is damaged or gone.
+    stillborn: Option<String>,
     phase: JobPhase,
     superseded_by: Option<MasterEpoch>,
 }
@@ -140,6 +142,7 @@ impl JobMaster {
             impossible: None,
             proving_since: None,
             not_stored: None,
+            stillborn: None,
             phase: JobPhase::Reading,
             superseded_by: None,
         }
@@ -352,6 +355,7 @@ impl JobMaster {
 
     fn current_phase(&self) -> JobPhase {
         let impossible = self.impossible.as_ref().or(self.not_stored.as_ref());
+        let impossible = impossible.or(self.stillborn());
         if let (Ending::No, None, Some(phase)) = (self.ending, impossible, self.phase_of_life()) {
             return phase;
         }

@@ -174,6 +174,19 @@ impl Refused {
         }
     }
 
+    /// Whether it says that something is damaged or gone for good, and not that it can't be had at the moment.
+    pub(crate) fn is_for_good(&self) -> bool {
+        matches!(
+            self,
+            Refused::NotStored {
+                code: ErrorCode::SnapshotDamaged
+                    | ErrorCode::NoSuchSnapshot
+                    | ErrorCode::VersionMismatch,
+                ..
+            }
+        )
+    }
+
     /// It is not known whether something was stored, since what there is can't be read for that reason. The code is that of all commands
     /// that may have been done; any other would be taken for a refusal.
     pub(crate) fn doubtful(why: &Refused) -> Self {

@@ -111,11 +111,13 @@ pub fn waited_for(error: Error) -> Error {
         return error;
     }
     let what = "what the job remembers can't be read at the moment";
+    let next = error
+        .what_next()
+        .unwrap_or("see to where its snapshots are kept");
+    let hint = format!("{next}; the job goes on by itself when they can be read");
     Error::new(ErrorCode::SnapshotsAway, what)
         .because(error.without_hint())
-        .hint(
-            "see to where its snapshots are kept; the job goes on by itself when they can be read",
-        )
+        .hint(hint)
 }
 
 impl StateReading {

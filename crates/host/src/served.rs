@@ -157,20 +157,26 @@ impl Served {
     }
 
     async fn have_done(&self, desk: &JobDesk, command: Command) -> Answer<()> {
-        let job = &desk.job().name;
         match desk.command(command).await {
             Ok(()) => Ok(()),
-            Err(Undone::NotLed(error)) => Err(self.why_unled(job, Unanswered::NotYet(error)).await),
+            Err(undone) => Err(self.why_undone(desk, undone).await),
+        }
+    }
+
+    async fn why_undone(&self, desk: &JobDesk, undone: Undone) -> Unanswered {
+        let job = &desk.job().name;
+        match undone {
+            Undone::NotLed(error) => self.why_unled(job, Unanswered::NotYet(error)).await,
             // It may have been done: whoever asked knows that by this code, and takes any other for a refusal.
-            Err(Undone::Failed(error)) if error.code() == ErrorCode::Superseded => {
+            Undone::Failed(error) if error.code() == ErrorCode::Superseded => {
                 let lost = match self.lasting_trouble(job).await {
                     // With its way out: the hint says what to do about the doubt.
                     Some(trouble) => Error::new(error.code(), error.message()).because(trouble),
                     None => error,
                 };
-                Err(lost.hint(DOUBTFUL).into())
+                lost.hint(DOUBTFUL).into()
             }
-            Err(Undone::Failed(error)) => Err(error.into()),
+            Undone::Failed(error) => error.into(),
         }
     }
 

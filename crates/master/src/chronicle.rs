@@ -146,6 +146,13 @@ impl Chronicle {
                 shorten(message);
                 count(&mut self.problems, instance.clone(), message.clone());
             }
+            // A problem of its container; what people read of it is that the job goes back.
+            Note::LifeFailed(worker, why) => {
+                shorten(why);
+                count(&mut self.failures, worker.container, why.clone());
+                self.changes += 1;
+                return;
+            }
             Note::SchedulerFailed(why) | Note::WentBack(why) | Note::Stuck { why, .. } => {
                 shorten(why);
             }

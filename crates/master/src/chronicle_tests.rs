@@ -43,6 +43,23 @@ fn notes_and_problems_are_bounded_and_the_latest_stay() {
 }
 
 #[test]
+fn a_life_that_failed_is_a_problem_of_its_container_and_told_once() {
+    let mut chronicle = Chronicle::new();
+    let worker = WorkerId {
+        container: ContainerId(3),
+        incarnation: 7,
+    };
+    let changes = chronicle.changes();
+    for _ in 0..2 {
+        chronicle.note(Note::LifeFailed(worker, "user code panicked".to_string()));
+    }
+    let failed = &chronicle.failures()[0];
+    assert_eq!((failed.container, failed.count), (worker.container, 2));
+    assert!(chronicle.notes(usize::MAX).is_empty());
+    assert!(chronicle.changes() > changes, "it is handed over");
+}
+
+#[test]
 fn restarts_and_repeated_problems_are_counted() {
     let mut chronicle = Chronicle::new();
     let id = ContainerId(3);

@@ -279,6 +279,7 @@ fn noted(f: &mut std::fmt::Formatter<'_>, note: &Note) -> std::fmt::Result {
             "the job goes back to the plan that it has, as containers of the next one got no room: {why}"
         ),
         Note::Problem(instance, message) => write!(f, "instance {instance} failed: {message}"),
+        Note::LifeFailed(worker, why) => write!(f, "worker {worker} can't go on: {why}"),
         Note::Epochs(note) => write!(f, "{note}"),
     }
 }

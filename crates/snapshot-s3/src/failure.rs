@@ -16,7 +16,7 @@ pub(crate) fn failed(code: ErrorCode, what: &str, place: &str, error: &StoreErro
         ),
         error if is_kept_out(error) => (
             "the store does not let us in".to_string(),
-            "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they may do in the bucket: list, read, write and delete",
+            "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they may do in the bucket: list, read, write and delete; a process has those that it was started with, and a container of a cluster those of its host then: `ardea restart JOB CONTAINER`",
         ),
         StoreError::AlreadyExists { .. } | StoreError::Precondition { .. } => (
             "the name is taken by other bytes".to_string(),

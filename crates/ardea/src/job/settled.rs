@@ -130,7 +130,7 @@ pub(super) fn failing(job: &str, problem: &ProblemView) -> Error {
 fn impossible(job: &str, reason: Option<String>) -> Error {
     let what = format!("the cluster has job {job:?}, and can't run it");
     let error = Error::new(ErrorCode::ResourcesImpossible, what).hint(format!(
-        "kill it (ardea kill {job}), and submit it with less"
+        "kill it (ardea kill {job}), and submit it again when that is mended, or with less if there is no room"
     ));
     match reason {
         Some(reason) => error.because(reason),

@@ -267,6 +267,14 @@ const TESTS: &[Test] = &[
         run: upgrades::a_program_that_does_not_come_up_gives_way_to_the_one_before,
     },
     Test {
+        name: "a_program_whose_state_is_damaged_does_not_come_up_and_says_why",
+        run: upgrades::a_program_whose_state_is_damaged_does_not_come_up_and_says_why,
+    },
+    Test {
+        name: "an_upgrade_from_a_damaged_snapshot_ends_with_the_reason",
+        run: upgrades::an_upgrade_from_a_damaged_snapshot_ends_with_the_reason,
+    },
+    Test {
         name: "state_in_the_memory_of_hosts_is_gone_on_from_and_saved_as_well",
         run: upgrades::state_in_the_memory_of_hosts_is_gone_on_from_and_saved_as_well,
     },

@@ -127,7 +127,7 @@ impl Surviving {
     }
 
     /// The folder of its snapshots.
-    fn folder(&self) -> PathBuf {
+    pub fn folder(&self) -> PathBuf {
         let mut folders = fs::read_dir(self.arena.path().join("kept"))
             .unwrap()
             .flatten();
@@ -339,6 +339,7 @@ pub fn a_job_that_can_not_begin_is_told_for_that_by_all_who_ask() {
     let failed = arena.fail(&format!("{submit} --set recovery.attempts=2 -- book.txt"));
     assert!(failed.contains("cannot read book.txt"), "{failed}");
     assert!(failed.contains("--file book.txt"), "{failed}");
+    arena.until_phase("words", "safe_mode");
     let again = arena.fail("recover words");
     assert!(again.contains("cannot read book.txt"), "{again}");
     arena.succeed("kill words --yes");

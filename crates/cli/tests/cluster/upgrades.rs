@@ -1,6 +1,7 @@
 //! Savepoints of jobs on clusters, and programs that follow each other.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::process::Output;
 
@@ -71,6 +72,41 @@ pub fn a_program_that_does_not_come_up_gives_way_to_the_one_before() {
     });
     job.until_more();
     job.stop();
+}
+
+/// Removes what the manifests in a folder refer to.
+fn lose_blocks(folder: &Path) {
+    let files = fs::read_dir(folder).unwrap().flatten();
+    let blocks = files.filter(|file| file.file_name().to_string_lossy().starts_with("block-"));
+    let lost = blocks.filter(|file| fs::remove_file(file.path()).is_ok());
+    assert!(lost.count() > 0);
+}
+
+pub fn a_program_whose_state_is_damaged_does_not_come_up_and_says_why() {
+    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    arena.succeed("savepoint tally --to saved");
+    arena.succeed("kill tally --yes");
+    lose_blocks(&arena.path().join("saved"));
+    let begins = promises(&format!("{EXACTLY_ONCE} --set recovery.from=saved"));
+    let failed = arena.try_numbers(&begins, &arguments(&job, ""));
+    assert!(!failed.status.success(), "{failed:?}");
+    assert!(said(&failed).contains("ARD-6"), "{failed:?}");
+    assert_eq!(arena.phase("tally").as_deref(), Some("impossible"));
+    let reason = arena.json("list")[0]["reason"].to_string();
+    assert!(reason.contains("block-"), "{reason}");
+    arena.succeed("kill tally --yes");
+}
+
+pub fn an_upgrade_from_a_damaged_snapshot_ends_with_the_reason() {
+    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    job.until_more();
+    lose_blocks(&job.folder());
+    let failed = upgrade(&job, "", "");
+    assert!(!failed.status.success(), "{failed:?}");
+    assert!(said(&failed).contains("block-"), "{failed:?}");
+    job.arena.succeed("kill tally --yes");
 }
 
 pub fn state_in_the_memory_of_hosts_is_gone_on_from_and_saved_as_well() {

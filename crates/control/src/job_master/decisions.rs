@@ -356,7 +356,7 @@ impl JobMaster {
     /// The plan that another one may follow now.
     pub(super) fn plan_to_follow(&self, record: &JobRecord) -> Result<Arc<PackingPlan>, Refused> {
         if self.scaling.is_some() || record.previous.is_some() {
-            return Err(self.busy("being updated"));
+            return Err(self.busy_with_update());
         }
         if record.upgrade.as_ref().is_some_and(Upgrade::is_under_way) {
             return Err(self.busy("being upgraded"));
@@ -446,6 +446,16 @@ impl JobMaster {
         self.put_next(record, plan, self.sized(next));
         record.demand = demand;
         Ok(true)
+    }
+
+    /// An update is under way. In safe mode it is followed only when the job begins again.
+    pub(super) fn busy_with_update(&self) -> Refused {
+        self.busy(match &self.phase {
+            JobPhase::SafeMode(_) => {
+                "in safe mode, with an update that is followed when it begins again (recover)"
+            }
+            _ => "being updated",
+        })
     }
 
     pub(super) fn busy(&self, doing: &str) -> Refused {

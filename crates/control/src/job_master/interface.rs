@@ -267,6 +267,8 @@ pub enum Note {
     WentBack(String),
     /// An instance failed, and was started again by its worker.
     Problem(InstanceId, String),
+    /// The present life of the job is over since this worker can't go on with it. [That the job goes back](EpochsNote::RollingBack) is told beside it.
+    LifeFailed(WorkerId, String),
     /// Something about the job's epochs.
     Epochs(EpochsNote),
 }

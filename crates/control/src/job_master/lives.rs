@@ -222,10 +222,17 @@ impl JobMaster {
                 actions.push(MasterAction::Reply(id, reply));
             }
             EpochsAction::Note(note) => {
-                if let EpochsNote::Down(_) = note
-                    && let Some(lives) = &mut self.lives
-                {
-                    lives.stage = Stage::Idle;
+                match &note {
+                    EpochsNote::Down(_) => {
+                        if let Some(lives) = &mut self.lives {
+                            lives.stage = Stage::Idle;
+                        }
+                    }
+                    // It is asked again all the same: somebody may restore what is gone.
+                    EpochsNote::RecordRefused(why) if why.is_for_good() => {
+                        self.stillborn = Some(format!("{why}; {}", why.hint()));
+                    }
+                    _ => {}
                 }
                 actions.push(MasterAction::Note(Note::Epochs(note)));
             }
@@ -358,6 +365,14 @@ impl JobMaster {
             Stage::Running if is_whole() => JobPhase::Running,
             _ => JobPhase::Recovering,
         })
+    }
+
+    /// Why its first life can't begin, if that is so: of one that has begun there is a record.
+    pub(super) fn stillborn(&self) -> Option<&String> {
+        let has_record = self
+            .epochs()
+            .is_some_and(|epochs| epochs.record().is_some());
+        self.stillborn.as_ref().filter(|_| !has_record)
     }
 
     /// Whether no other life follows the present one.

@@ -35,6 +35,8 @@ struct Desk {
     is_unfollowed: bool,
     /// Whether the state manager does not say whether it takes what is written, and can't be read after that.
     is_torn: bool,
+    /// The state that it should begin with is damaged.
+    is_unbringable: bool,
     /// Whether the scheduler has no room for more containers than two, or for larger ones.
     is_full: bool,
     /// Whether the scheduler starts no container again.
@@ -92,6 +94,7 @@ impl Desk {
             refuses: false,
             is_unfollowed: false,
             is_torn: false,
+            is_unbringable: false,
             is_full: false,
             is_deaf: false,
         };
@@ -190,6 +193,10 @@ impl Desk {
         request: StoreRequest<Arc<EpochsRecord>>,
     ) -> StoreReply<Arc<EpochsRecord>> {
         match request {
+            StoreRequest::Read if self.is_unbringable => {
+                let why = Error::new(ErrorCode::SnapshotDamaged, "a block is missing");
+                StoreReply::Refused(Refused::not_stored(&why.hint("restore it")))
+            }
             StoreRequest::Read => StoreReply::Found(self.epochs.clone()),
             StoreRequest::Write { value, expected } => {
                 let version = self.epochs.as_ref().map(|(_, version)| *version);

@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ardea_api::{Answer, SavepointRequest, SavepointView, StatesView};
-use ardea_archive::{JobStates, Promise, address_of, kept_states, save, states_of};
+use ardea_archive::{
+    JobStates, Promise, SavepointManifest, address_of, kept_states, save, states_of,
+};
 use ardea_control::{Command, EpochsCommand, Generation, JobPhase, LeftState};
 use ardea_core::{Epoch, Error, ErrorCode};
-use ardea_master::JobView;
+use ardea_master::{JobDesk, JobView, Undone};
+use ardea_shelter::Shelter;
 
 use super::{Served, looking};
 
@@ -60,45 +63,18 @@ impl Served {
         let view = desk.view().await?;
         let promise = promise_of(&view)?;
         let turn = Turn::of(&self.saving, &view)?;
-        let epochs = view.epochs.as_ref();
-        // What a master that is gone has ended for a savepoint is nobody's any more.
-        for (_, epoch) in epochs.map_or(&[][..], |epochs| &epochs.savepoints) {
-            let forget = EpochsCommand::Forget(Epoch(*epoch));
-            let _ = desk.command(Command::Epochs(forget)).await;
-        }
-        let kept = match view.phase {
-            // No epoch ends; what is committed stays what it is.
-            JobPhase::SafeMode(_) => newest_committed(&view),
-            _ => {
-                let wanted = Command::Epochs(EpochsCommand::Savepoint);
-                self.have_done(&desk, wanted).await?;
-                let now = desk.view().await?;
-                let kept = now.epochs.and_then(|it| it.savepoints.last().copied());
-                kept.map(|(generation, epoch)| LeftState {
-                    generation: Generation(generation),
-                    epoch: Epoch(epoch),
-                })
-            }
-        };
-        let kept = kept.ok_or_else(|| {
-            let what = format!("there is no snapshot of {job:?} to be saved");
-            Error::new(ErrorCode::NoSuchSnapshot, what)
-                .hint("try again when an epoch of it has been committed")
-        })?;
-        let (of, states) = (view.job.clone(), remembered(&view));
-        let shelter = self.archives.shelter();
+        let (shelter, asked) = (self.archives.shelter(), desk.clone());
         let place = to.clone();
-        let written = tokio::spawn(async move {
-            let work = move || save((&promise, shelter.as_ref()), &of, kept, &states, &to);
-            let written = tokio::task::spawn_blocking(work).await;
-            let forget = EpochsCommand::Forget(kept.epoch);
-            // The next savepoint does it, if this can't.
-            let _ = desk.command(Command::Epochs(forget)).await;
+        let saving = tokio::spawn(async move {
+            let saved = write(&desk, &view, (promise, shelter), to).await;
             drop(turn);
-            written
+            saved
         });
-        let written = written.await.and_then(|written| written);
-        let manifest = written.map_err(cut_off)??;
+        let manifest = match saving.await.map_err(cut_off)? {
+            Ok(manifest) => manifest,
+            Err(NotSaved::Undone(undone)) => return Err(self.why_undone(&asked, undone).await),
+            Err(NotSaved::Failed(error)) => return Err(error.into()),
+        };
         Ok(SavepointView {
             job: job.to_string(),
             place: place.display().to_string(),
@@ -133,6 +109,58 @@ impl Served {
         }
         Err(self.jobs.without_leader(job).await?)
     }
+}
+
+/// Why there is no savepoint.
+enum NotSaved {
+    /// No epoch was ended for it.
+    Undone(Undone),
+    Failed(Error),
+}
+
+/// Has an epoch ended, unless the job is in safe mode, and writes a savepoint of that.
+async fn write(
+    desk: &JobDesk,
+    view: &JobView,
+    (promise, shelter): (Promise, Option<Arc<dyn Shelter>>),
+    to: PathBuf,
+) -> Result<SavepointManifest, NotSaved> {
+    let epochs = view.epochs.as_ref();
+    // What a master that is gone has ended for a savepoint is nobody's any more.
+    for (_, epoch) in epochs.map_or(&[][..], |epochs| &epochs.savepoints) {
+        forget(desk, Epoch(*epoch)).await;
+    }
+    let kept = match view.phase {
+        // No epoch ends; what is committed stays what it is.
+        JobPhase::SafeMode(_) => newest_committed(view),
+        _ => {
+            let wanted = Command::Epochs(EpochsCommand::Savepoint);
+            desk.command(wanted).await.map_err(NotSaved::Undone)?;
+            let now = desk.view().await.map_err(NotSaved::Failed)?;
+            let kept = now.epochs.and_then(|it| it.savepoints.last().copied());
+            kept.map(|(generation, epoch)| LeftState {
+                generation: Generation(generation),
+                epoch: Epoch(epoch),
+            })
+        }
+    };
+    let kept = kept.ok_or_else(|| {
+        let what = format!("there is no snapshot of {:?} to be saved", view.job.name);
+        let error = Error::new(ErrorCode::NoSuchSnapshot, what);
+        NotSaved::Failed(error.hint("try again when an epoch of it has been committed"))
+    })?;
+    let (of, states) = (view.job.clone(), remembered(view));
+    let work = move || save((&promise, shelter.as_ref()), &of, kept, &states, &to);
+    let written = tokio::task::spawn_blocking(work).await;
+    // The next savepoint does it, if this can't.
+    forget(desk, kept.epoch).await;
+    let written = written.unwrap_or_else(|error| Err(cut_off(error)));
+    written.map_err(NotSaved::Failed)
+}
+
+async fn forget(desk: &JobDesk, epoch: Epoch) {
+    let forget = EpochsCommand::Forget(epoch);
+    let _ = desk.command(Command::Epochs(forget)).await;
 }
 
 /// What helps a job that promises nothing.

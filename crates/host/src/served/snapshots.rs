@@ -6,7 +6,7 @@ use ardea_control::{Command, EpochsCommand};
 use ardea_core::{Epoch, Error};
 use ardea_master::JobView;
 
-use super::savepoints::promise_of;
+use super::savepoints::{LOOKS, promise_of};
 use super::{Served, looking};
 use crate::described;
 
@@ -27,9 +27,18 @@ pub(super) fn wanted(request: RecoverRequest) -> Command {
 impl Served {
     /// The snapshots of a job that is led here; with `check` all that they consist of is read.
     pub(super) async fn look_at_snapshots(&self, job: &str, check: bool) -> Answer<SnapshotsView> {
-        let view = self.desk(job).await?.view().await?;
-        let kept = self.kept(&view)?;
-        Ok(looking(move || kept.look(check)).await??)
+        let desk = self.desk(job).await?;
+        let mut looks = 1;
+        loop {
+            let kept = self.kept(&desk.view().await?)?;
+            let seen = looking(move || kept.look(check)).await??;
+            // Of a job that runs, what was the newest one may have been followed by others while it was read.
+            let is_whole = seen.snapshots.iter().all(|it| it.damage.is_none());
+            if is_whole || looks == LOOKS {
+                return Ok(seen);
+            }
+            looks += 1;
+        }
     }
 
     /// Has the hosts of the cluster keep snapshots in memory, if some are to be there.

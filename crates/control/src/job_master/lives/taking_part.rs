@@ -9,8 +9,8 @@ use super::super::workers::{Content, Worker};
 use super::super::{JobMaster, MasterAction, Note};
 use super::{BEGINS_WITHIN, Stage};
 use crate::{
-    Cause, EpochsEvent, EpochsNote, FromParticipant, Generation, Life, LifeEnd, ParticipantId,
-    WorkerId,
+    Cause, Epochs, EpochsEvent, EpochsNote, FromParticipant, Generation, Life, LifeEnd,
+    ParticipantId, WorkerId,
 };
 
 impl JobMaster {
@@ -100,8 +100,13 @@ impl JobMaster {
             }
             // One that has begun is over as well: nothing of it would ever be committed.
             LifeEnd::Failed(why) | LifeEnd::Unreadable(why) | LifeEnd::Away(why) => {
+                let was_over = lives.epochs.is_between_lives();
                 let reason = format!("worker {worker}: {why}");
                 self.lose(now, generation, participant, reason, actions);
+                let is_over = self.epochs().is_some_and(Epochs::is_between_lives);
+                if is_over && !was_over {
+                    actions.push(MasterAction::Note(Note::LifeFailed(worker, why)));
+                }
             }
         }
     }

@@ -41,7 +41,7 @@ impl JobMaster {
             return Err(self.busy("being upgraded"));
         }
         if record.previous.is_some() {
-            return Err(self.busy("being updated"));
+            return Err(self.busy_with_update());
         }
         if !record.started {
             return Err(self.busy("being started"));
@@ -92,6 +92,7 @@ impl JobMaster {
         // nor while state is being brought. A job that can't be packed has never run.
         let of_epochs = self.epochs().and_then(Epochs::record);
         let is_known = match &self.lives {
+            Some(_) if self.stillborn().is_some() => true,
             Some(_) => of_epochs.is_some_and(|record| record.master == self.epoch),
             None => self.impossible.is_some(),
         };
@@ -105,6 +106,7 @@ impl JobMaster {
         let safe_mode = of_epochs.and_then(|record| record.safe_mode.as_ref());
         let trouble = safe_mode.map(ToString::to_string);
         let trouble = trouble.or_else(|| self.impossible.clone());
+        let trouble = trouble.or_else(|| self.stillborn().cloned());
         let Some(mut record) = self.keeper.record().cloned() else {
             return false;
         };

@@ -297,6 +297,8 @@ fn a_worker_that_can_not_go_on_takes_all_back_and_stays() {
         desk.wait(Duration::from_millis(500));
         assert_eq!(desk.generation(), generation + 1);
     }
+    let failed = |note: &&Note| matches!(note, Note::LifeFailed(who, _) if *who == worker(2));
+    assert_eq!(desk.notes.iter().filter(failed).count(), 2);
     let mut calls = desk.calls.iter();
     assert!(!calls.any(|call| matches!(call, SchedulerCall::Restart(_))));
     assert_eq!(desk.master.phase(), &JobPhase::Running);

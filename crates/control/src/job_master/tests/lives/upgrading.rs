@@ -311,3 +311,41 @@ fn what_a_new_program_has_published_is_never_left_to_the_one_before() {
     }
     assert!(came_up > 20 && gave_way > 20, "{came_up} {gave_way}");
 }
+
+#[test]
+fn a_program_whose_state_is_damaged_gives_way_at_once_and_one_that_follows_none_says_so() {
+    let mut desk = Desk::with(config());
+    desk.epochs = None;
+    desk.is_unbringable = true;
+    let (record, version) = desk.stored.take().unwrap();
+    let record = JobRecord {
+        upgrade: Some(Upgrade::Proving(Arc::new(Predecessor {
+            job: successor(6),
+            state: None,
+            back: 9,
+            patience: PATIENCE,
+        }))),
+        ..(*record).clone()
+    };
+    desk.stored = Some((Arc::new(record), version));
+    desk.take_over();
+    desk.wait(Duration::from_secs(1));
+    let Some(Upgrade::Returning(_, why)) = &desk.left().upgrade else {
+        panic!("{:?}", desk.left().upgrade);
+    };
+    assert!(why.contains("a block is missing; restore it"), "{why}");
+
+    let mut desk = Desk::with(config());
+    desk.epochs = None;
+    desk.is_unbringable = true;
+    desk.take_over();
+    desk.wait(Duration::from_secs(1));
+    let JobPhase::Impossible(why) = desk.master.phase() else {
+        panic!("{:?}", desk.master.phase());
+    };
+    assert!(why.contains("a block is missing"), "{why}");
+    // It is there again.
+    desk.is_unbringable = false;
+    desk.wait(Duration::from_secs(2));
+    assert_eq!(desk.master.phase(), &JobPhase::Starting);
+}
