@@ -15,7 +15,7 @@ use crate::{EpochsView, UpgradeView, foreign};
 pub enum Phase {
     /// Its master reads what is stored of it, or it has none at the moment.
     Reading,
-    /// It can't be packed; it waits to be killed.
+    /// It can't be packed, or what it should begin with is damaged; it waits to be killed, or for that to be restored.
     Impossible,
     /// Its containers are started and prepared.
     Starting,

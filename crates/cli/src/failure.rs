@@ -64,7 +64,7 @@ impl Failure {
     /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Error(error) => exit_code(error.code()),
+            Failure::Error(error) => exit_code(error),
             Failure::NothingGood(_) => NOTHING_GOOD,
             Failure::Drained => DRAINED,
             Failure::Interrupted => INTERRUPTED,

@@ -1,12 +1,14 @@
 //! Errors as a person or a program reads them, and as an exit code.
 
+use std::error::Error as _;
+
 use ardea_core::{Error, ErrorCode};
 use serde_json::{Map, Value, json};
 
 /// The exit code for an error: 1 the job failed, 2 the command line, a setting or the job's description is wrong or asks for more than can
-/// be had, 3 a file or the network, 130 cancelled.
-pub fn exit_code(code: ErrorCode) -> u8 {
-    match code {
+/// be had, 3 a file or the network, 130 cancelled. Of a job that has failed again and again it is that of what it fails of.
+pub fn exit_code(error: &Error) -> u8 {
+    match to_act_on(error) {
         ErrorCode::InvalidJob
         | ErrorCode::InvalidConfig
         | ErrorCode::LimitReached
@@ -35,6 +37,15 @@ pub fn exit_code(code: ErrorCode) -> u8 {
         | ErrorCode::SchedulerUnavailable => 3,
         ErrorCode::Cancelled => 130,
         _ => 1,
+    }
+}
+
+/// What somebody has to act on: of what fails again and again that is what it fails of.
+fn to_act_on(error: &Error) -> ErrorCode {
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    match (error.code(), cause) {
+        (ErrorCode::FailsAgain, Some(cause)) => to_act_on(cause),
+        (code, _) => code,
     }
 }
 
@@ -101,9 +112,17 @@ mod tests {
 
     #[test]
     fn the_exit_code_says_who_has_to_act() {
-        assert_eq!(exit_code(ErrorCode::UserPanic), 1);
-        assert_eq!(exit_code(ErrorCode::NameTaken), 2);
-        assert_eq!(exit_code(ErrorCode::Network), 3);
-        assert_eq!(exit_code(ErrorCode::Cancelled), 130);
+        let of = |code| Error::new(code, "x");
+        for (code, exits) in [
+            (ErrorCode::UserPanic, 1),
+            (ErrorCode::NameTaken, 2),
+            (ErrorCode::Network, 3),
+            (ErrorCode::Cancelled, 130),
+        ] {
+            assert_eq!(exit_code(&of(code)), exits);
+            let again = of(ErrorCode::FailsAgain).because(of(code).hint("y").without_hint());
+            assert_eq!(exit_code(&again), exits);
+        }
+        assert_eq!(exit_code(&of(ErrorCode::FailsAgain).because("z")), 1);
     }
 }

@@ -60,7 +60,7 @@ where
         // Whoever read the output has seen enough: a normal end.
         Err(error) if error.code() == ErrorCode::OutputClosed => return ExitCode::SUCCESS,
         Err(error) => {
-            let code = exit_code(error.code());
+            let code = exit_code(&error);
             (error, code)
         }
     };

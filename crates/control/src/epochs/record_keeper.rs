@@ -12,6 +12,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long to wait after the state manager was not there, or has refused.
 const PAUSE: Duration = Duration::from_millis(250);
 
+/// How long to wait after what the record should begin with was damaged: to find that out anew may take reading much of it.
+const MENDS_AFTER: Duration = Duration::from_secs(10);
+
 /// A request with its number.
 type Request = (RequestId, StoreRequest<Arc<EpochsRecord>>);
 
@@ -175,7 +178,8 @@ impl RecordKeeper {
                 self.doubt(&asked)
             }
             StoreReply::Refused(why) => {
-                self.next_at = now + PAUSE;
+                let is_damaged = !asked.writes && why.is_for_good();
+                self.next_at = now + if is_damaged { MENDS_AFTER } else { PAUSE };
                 Some(Kept::Refused(why))
             }
         }

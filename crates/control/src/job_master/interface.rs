@@ -204,7 +204,7 @@ pub enum Command {
 pub enum JobPhase {
     /// Its master reads what is stored of it.
     Reading,
-    /// It can't be packed, or its record can't be kept, for this reason; it waits to be killed.
+    /// It can't be packed, its record can't be kept, or what it should begin with is damaged or gone, for this reason; it waits to be killed.
     Impossible(String),
     /// Its containers are started and prepared.
     Starting,

@@ -346,6 +346,6 @@ fn a_program_whose_state_is_damaged_gives_way_at_once_and_one_that_follows_none_
     assert!(why.contains("a block is missing"), "{why}");
     // It is there again.
     desk.is_unbringable = false;
-    desk.wait(Duration::from_secs(2));
+    desk.wait(LONG);
     assert_eq!(desk.master.phase(), &JobPhase::Starting);
 }
