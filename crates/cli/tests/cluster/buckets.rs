@@ -65,7 +65,10 @@ pub fn a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away(
     arena.until("it waits for the store", || {
         let listed = arena.json("list");
         let reason = listed[0]["reason"].as_str().unwrap_or_default();
-        reason.contains("can't be read at the moment")
+        // If a snapshot was being made, what has become of that comes first.
+        ["can't be read at the moment", "does not answer"]
+            .iter()
+            .any(|why| reason.contains(why))
     });
     store.restart();
     job.until_more();

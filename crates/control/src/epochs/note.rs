@@ -110,7 +110,7 @@ impl fmt::Display for EpochsNote {
                 )
             }
             EpochsNote::RecordDoubtful => {
-                f.write_str("it is not known whether the record of epochs is stored")
+                f.write_str("it is not known whether the record of epochs is stored: the cluster's state does not answer, or where its snapshots are")
             }
             EpochsNote::RecordRefused(why) => {
                 write!(f, "the record of epochs is not stored: {why}")
