@@ -129,21 +129,21 @@ pub(super) fn failing(job: &str, problem: &ProblemView) -> Error {
 
 fn impossible(job: &str, reason: Option<String>) -> Error {
     let what = format!("the cluster has job {job:?}, and can't run it");
-    let error = Error::new(ErrorCode::ResourcesImpossible, what).hint(format!(
+    for_reason(Error::new(ErrorCode::ResourcesImpossible, what), reason).hint(format!(
         "kill it (ardea kill {job}), and submit it again when that is mended, or with less if there is no room"
-    ));
-    match reason {
-        Some(reason) => error.because(reason),
-        None => error,
-    }
+    ))
 }
 
 /// It has a guarantee that it can't keep.
 fn in_safe_mode(job: &str, reason: Option<String>) -> Error {
     let what = format!("the cluster has job {job:?}, which does not run");
-    let error = Error::new(ErrorCode::FailsAgain, what).hint(format!(
+    for_reason(Error::new(ErrorCode::FailsAgain, what), reason).hint(format!(
         "`ardea describe {job}` shows what happened, `ardea logs {job}` what it wrote"
-    ));
+    ))
+}
+
+/// As the cluster says why, if it does.
+fn for_reason(error: Error, reason: Option<String>) -> Error {
     match reason {
         Some(reason) => error.because(reason),
         None => error,
