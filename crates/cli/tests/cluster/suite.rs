@@ -2,7 +2,8 @@
 //!
 //! Understands what `cargo test` passes on most often: words that names contain, `--exact`, `--list`, `--skip`.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +12,14 @@ use std::time::Instant;
 
 /// How many tests run at the same time.
 const AT_ONCE: usize = 3;
+
+/// How much of what a test complained of is told once more at the end, where it is looked for first.
+const LINES_AGAIN: usize = 60;
+
+thread_local! {
+    /// What the latest panic of this thread said.
+    static COMPLAINT: RefCell<String> = const { RefCell::new(String::new()) };
+}
 
 /// A test: it fails by panicking.
 pub struct Test {
@@ -29,6 +38,11 @@ pub fn run(tests: &[Test]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     println!("\nrunning {} tests", chosen.len());
+    let as_ever = take_hook();
+    set_hook(Box::new(move |panic| {
+        COMPLAINT.set(panic.to_string());
+        as_ever(panic);
+    }));
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
@@ -42,7 +56,8 @@ pub fn run(tests: &[Test]) -> ExitCode {
                         true => println!("test {} ... ok ({seconds:.1} s)", test.name),
                         false => {
                             println!("test {} ... FAILED", test.name);
-                            failed.lock().expect("no panic here").push(test.name);
+                            let failure = (test.name, COMPLAINT.take());
+                            failed.lock().expect("no panic here").push(failure);
                         }
                     }
                 }
@@ -55,7 +70,20 @@ pub fn run(tests: &[Test]) -> ExitCode {
         _ => ("FAILED", 101),
     };
     if code != 0 {
-        println!("\nfailures:\n    {}", failed.join("\n    "));
+        println!("\nfailures:");
+        for (name, complaint) in &failed {
+            println!("---- {name}");
+            let mut lines = complaint.lines();
+            lines
+                .by_ref()
+                .take(LINES_AGAIN)
+                .for_each(|line| println!("{line}"));
+            if lines.next().is_some() {
+                println!("(more of it where it was told first)");
+            }
+        }
+        let names: Vec<&str> = failed.iter().map(|(name, _)| *name).collect();
+        println!("\nfailures:\n    {}", names.join("\n    "));
     }
     let passed = chosen.len() - failed.len();
     println!(

@@ -46,8 +46,14 @@ impl Runner {
         let _lock = match locked {
             Locked::Yes => None,
             Locked::No => match container.try_lock()? {
-                // Whoever has it mends the record, or is just writing it.
-                None => return Ok(None),
+                // Whoever has it mends the record, or is just writing it: nothing is changed here. A process that runs is known all the
+                // same, or else it would be taken for one to be started anew.
+                None => {
+                    return match container.run()? {
+                        Found::Whole(run) => Ok(Some(run)),
+                        Found::Nothing | Found::Damaged(_) => self.unrecorded(job, id),
+                    };
+                }
                 lock => lock,
             },
         };
@@ -55,6 +61,16 @@ impl Runner {
             Found::Whole(run) => Ok(Some(run)),
             found => self.recover(job, id, found),
         }
+    }
+
+    /// What the record of a container's process would say, if one runs.
+    fn unrecorded(&self, job: &JobFolder, id: ContainerId) -> Result<Option<RunFile>> {
+        let container = job.container(id);
+        let own = leftovers::own_process(container.path()).map_err(|error| {
+            let code = ErrorCode::SchedulerUnavailable;
+            cannot(code, "look for the process of", container.path(), error)
+        })?;
+        own.map(|own| self.run_file(job, id, own)).transpose()
     }
 
     /// Makes a container's record anew, of the process that runs. Under its lock.
@@ -66,20 +82,16 @@ impl Runner {
     ) -> Result<Option<RunFile>> {
         let container = job.container(id);
         let path = container.run_path();
-        let own = leftovers::own_process(container.path()).map_err(|error| {
-            let code = ErrorCode::SchedulerUnavailable;
-            cannot(code, "look for the process of", container.path(), error)
-        })?;
+        let run = self.unrecorded(job, id)?;
         let what = match found {
             Found::Damaged(why) => {
                 let aside = self.0.put_aside(&path)?;
                 format!("{}; it is {} now", why.without_hint(), aside.display())
             }
             // That there is nothing any more is news once, and nothing to a container that has ended.
-            _ if own.is_none() => return Ok(None),
+            _ if run.is_none() => return Ok(None),
             _ => format!("{} is gone", path.display()),
         };
-        let run = own.map(|own| self.run_file(job, id, own)).transpose()?;
         let then = match &run {
             Some(run) => {
                 container.set_run(run)?;

@@ -106,6 +106,20 @@ async fn a_container_whose_record_is_damaged_or_gone_is_found_by_what_its_proces
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_runs_while_another_mends_its_record() {
+    let (folder, before) = left_behind().await;
+    truncate(&record(folder.path(), 1, "run.json"));
+    let mending = std::fs::File::open(record(folder.path(), 1, "lock")).expect("a lock");
+    mending.lock().expect("nobody else has it");
+    let (scheduler, mut events) = open(folder.path(), package(folder.path())).await;
+    assert_eq!(both(&scheduler).await, before);
+    drop(mending);
+    notice(&mut events, &record(folder.path(), 1, "run.json")).await;
+    assert_eq!(both(&scheduler).await, before);
+    scheduler.call(order(2), SchedulerCall::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_container_of_which_nothing_is_known_is_started_anew_and_others_are_left_alone() {
     let (folder, before) = left_behind().await;
     end(&before[0]);
