@@ -88,11 +88,15 @@ impl Kept {
             }
             Ok(snapshot.report())
         });
+        let report = report.or_else(|error| match open() {
+            // What it consists of went before it did, or while it was read.
+            Err(gone) if gone.code() == ErrorCode::NoSuchSnapshot => Err(gone),
+            _ => Err(error),
+        });
         let is_newest = self.committed == Some(id.epoch.0);
-        let is_gone = |error: &Error| error.code() == ErrorCode::NoSuchSnapshot;
-        match &report {
-            Err(_) if !is_newest && open().as_ref().is_err_and(is_gone) => None,
-            _ => Some(report.map_err(|error| lost(&self.promise.place, error))),
+        match report {
+            Err(error) if !is_newest && error.code() == ErrorCode::NoSuchSnapshot => None,
+            report => Some(report.map_err(|error| lost(&self.promise.place, error))),
         }
     }
 }

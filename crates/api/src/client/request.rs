@@ -32,8 +32,10 @@ pub(super) const AGAIN: &str = "try again";
 
 /// After how long without an answer it is looked whether the host answers anything.
 const LOOKS_AFTER: Duration = Duration::from_secs(1);
-/// How long a host may take for an answer that costs it nothing.
-const ANSWERS_WITHIN: Duration = Duration::from_millis(2500);
+/// How long a host may take for an answer that costs it nothing: the less the sooner whoever asks wants to be told, within these.
+const ANSWERS_WITHIN: (Duration, Duration) = (Duration::from_millis(2500), Duration::from_secs(15));
+/// The part of somebody's patience that this is.
+const OF_PATIENCE: u32 = 20;
 
 /// By whom it is asked.
 type Credentials<'a> = (Option<&'a Token>, Option<&'a Tls>);
@@ -255,7 +257,7 @@ impl Asked {
                     Err(missed(how, silent(place, patience)))
                 }
             },
-            () = until_hung(place, by) => {
+            () = until_hung(place, by, patience) => {
                 let is_sent = is_sent.load(Ordering::Relaxed);
                 Err(missed(Miss::Hung { is_sent }, hung(place)))
             }
@@ -304,7 +306,9 @@ async fn send(
 }
 
 /// Ends when a host does not even say what it always knows: its process was stopped, or its machine hangs.
-async fn until_hung(place: &Place, (token, tls): Credentials<'_>) {
+async fn until_hung(place: &Place, (token, tls): Credentials<'_>, patience: Duration) {
+    let (soonest, latest) = ANSWERS_WITHIN;
+    let within = (patience / OF_PATIENCE).clamp(soonest, latest);
     let known = Asked::get(DOCUMENT_PATH.into());
     loop {
         tokio::time::sleep(LOOKS_AFTER).await;
@@ -313,7 +317,7 @@ async fn until_hung(place: &Place, (token, tls): Credentials<'_>) {
             send(request, connect(place, tls).await?, place).await
         };
         // A host that refuses is no host that hangs: what was asked is told so as well.
-        if tokio::time::timeout(ANSWERS_WITHIN, looking).await.is_err() {
+        if tokio::time::timeout(within, looking).await.is_err() {
             return;
         }
     }

@@ -51,7 +51,7 @@ pub fn a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away(
     store.kill();
     arena.until("an epoch is given up", || {
         let described = arena.succeed("describe tally");
-        described.contains("was given up")
+        described.contains("trouble")
     });
     store.restart();
     job.until_more();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ardea_api::{Answer, SavepointRequest, SavepointView, StatesView};
 use ardea_archive::{
@@ -15,8 +16,23 @@ use ardea_shelter::Shelter;
 
 use super::{Served, looking};
 
-/// How often what is committed is looked at again, if it was removed while it was.
-pub(super) const LOOKS: u32 = 5;
+/// For how long what is committed is looked at again, if it was removed while it was: one look may take longer than an epoch.
+const LOOKS_FOR: Duration = Duration::from_secs(30);
+
+/// Looks at what is committed, which newer ones may follow meanwhile.
+pub(super) struct Looks(Instant);
+
+impl Looks {
+    /// The first one begins.
+    pub(super) fn begin() -> Self {
+        Looks(Instant::now())
+    }
+
+    /// Whether there is to be another if this was looked for and is not there any more.
+    pub(super) fn go_on(&self) -> bool {
+        self.0.elapsed() < LOOKS_FOR
+    }
+}
 
 /// The jobs of which a savepoint is being written here, by their keys.
 pub(super) type Saving = Arc<Mutex<BTreeSet<String>>>;
@@ -86,7 +102,8 @@ impl Served {
     /// What a job that is led here remembers.
     pub(super) async fn states_of_job(&self, job: &str) -> Answer<StatesView> {
         let desk = self.desk(job).await?;
-        for look in 1..=LOOKS {
+        let looks = Looks::begin();
+        loop {
             let view = desk.view().await?;
             let (promise, told) = (promise_of(&view)?, remembered(&view));
             let told_of = |epoch: u64, states: &JobStates| -> Answer<StatesView> {
@@ -103,11 +120,10 @@ impl Served {
             let look_at = move || kept_states((&promise, shelter.as_ref()), &of, kept, &told);
             match looking(look_at).await? {
                 // It has been followed by newer ones.
-                Err(error) if error.code() == ErrorCode::NoSuchSnapshot && look < LOOKS => {}
+                Err(error) if error.code() == ErrorCode::NoSuchSnapshot && looks.go_on() => {}
                 states => return told_of(kept.epoch.0, &states?),
             }
         }
-        Err(self.jobs.without_leader(job).await?)
     }
 }
 

@@ -3,10 +3,10 @@
 use ardea_api::{Answer, RecoverRequest, SnapshotsView};
 use ardea_archive::{Kept, Place};
 use ardea_control::{Command, EpochsCommand};
-use ardea_core::{Epoch, Error};
+use ardea_core::{Epoch, Error, ErrorCode};
 use ardea_master::JobView;
 
-use super::savepoints::{LOOKS, promise_of};
+use super::savepoints::{Looks, promise_of};
 use super::{Served, looking};
 use crate::described;
 
@@ -28,16 +28,20 @@ impl Served {
     /// The snapshots of a job that is led here; with `check` all that they consist of is read.
     pub(super) async fn look_at_snapshots(&self, job: &str, check: bool) -> Answer<SnapshotsView> {
         let desk = self.desk(job).await?;
-        let mut looks = 1;
+        let looks = Looks::begin();
+        let gone = ErrorCode::NoSuchSnapshot.as_str();
         loop {
             let kept = self.kept(&desk.view().await?)?;
             let seen = looking(move || kept.look(check)).await??;
             // Of a job that runs, what was the newest one may have been followed by others while it was read.
-            let is_whole = seen.snapshots.iter().all(|it| it.damage.is_none());
-            if is_whole || looks == LOOKS {
+            let mut damages = seen.snapshots.iter().filter_map(|it| it.damage.as_ref());
+            if !damages.any(|it| it.code == gone) || !looks.go_on() {
                 return Ok(seen);
             }
-            looks += 1;
+            let now = desk.view().await?;
+            if now.epochs.and_then(|epochs| epochs.committed) == seen.committed {
+                return Ok(seen);
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use ardea_control::{Command, Successor, UpgradeOrder};
 use ardea_core::{Error, ErrorCode};
 use ardea_master::{JobDesk, new_submission};
 
-use super::savepoints::{LOOKS, newest_committed, promise_of};
+use super::savepoints::{Looks, newest_committed, promise_of};
 use super::{Served, check_room, looking};
 
 impl Served {
@@ -61,7 +61,8 @@ impl Served {
     /// Refuses a program that can't go on from what the job remembers.
     async fn compare(&self, desk: &JobDesk, next: &Successor) -> Answer<()> {
         let job = &desk.job().name;
-        for look in 1..=LOOKS {
+        let looks = Looks::begin();
+        loop {
             let view = desk.view().await?;
             promise_of(&view)?;
             let Some(state) = newest_committed(&view) else {
@@ -78,11 +79,10 @@ impl Served {
             let (next, shelter) = (next.clone(), self.archives.shelter());
             match looking(move || compare(&own, state, &next, shelter.as_ref())).await? {
                 // It has been followed by newer ones.
-                Err(error) if error.code() == ErrorCode::NoSuchSnapshot && look < LOOKS => {}
+                Err(error) if error.code() == ErrorCode::NoSuchSnapshot && looks.go_on() => {}
                 found => return Ok(found?.check(job, &format!("the job {}", desk.job()))?),
             }
         }
-        Ok(())
     }
 }
 

@@ -26,7 +26,7 @@ async fn a_standby_takes_over_from_a_dead_leader_and_no_worker_is_restarted() {
     drop(first);
     let desk = leads(&second, "word-count", JobPhase::Running).await;
     let view = desk.view().await.unwrap();
-    assert_eq!(view.master.epoch, MasterEpoch(2));
+    assert!(view.master.epoch > MasterEpoch(1));
     assert!(
         view.containers
             .iter()
@@ -166,7 +166,7 @@ async fn the_next_master_knows_what_the_last_one_has_seen() {
     let followed = "b leads the job now, a did before";
     let is_told = |note: &NoteView| note.what.to_string().contains(followed);
     let view = until_seen(&desk, |view| view.notes.iter().any(is_told)).await;
-    assert_eq!(view.master.epoch, MasterEpoch(2));
+    assert!(view.master.epoch > MasterEpoch(1));
     assert_eq!(view.containers[1].restarts, 1);
     assert_eq!(view.since_ms, runs_since);
     assert_eq!(view.containers[0].restarts, 0);

@@ -28,7 +28,7 @@ pub struct Rig {
     pub state: Arc<Faulty>,
     pub machine: Machine,
     pub security: Security,
-    /// How long a master's lease is: short, so that tests are.
+    /// How long a master's lease is: short, so that tests are, and longer than a busy machine stands still.
     pub term: Duration,
 }
 
@@ -52,7 +52,7 @@ impl Rig {
             ),
             state,
             security,
-            term: Duration::from_secs(2),
+            term: Duration::from_secs(5),
         }
     }
 
