@@ -43,6 +43,8 @@ pub(crate) struct Scheduling {
     waiting: Vec<(Order, SchedulerCall)>,
     /// Calls that have not been answered: the master repeats them, which is not needed here.
     under_way: HashSet<Order>,
+    /// The workers of which the scheduler was told last that they are heard.
+    heard: Vec<WorkerId>,
     tasks: JoinSet<()>,
 }
 
@@ -61,6 +63,7 @@ impl Scheduling {
             events,
             waiting: Vec::new(),
             under_way: HashSet::new(),
+            heard: Vec::new(),
             tasks,
         }
     }
@@ -94,6 +97,7 @@ impl Scheduling {
             return self.waiting.push((order, call));
         };
         scheduler.heard(heard);
+        self.heard = heard.to_vec();
         let events = self.events.clone();
         self.tasks.spawn(async move {
             let answered = tokio::time::timeout(ANSWERS_WITHIN, scheduler.call(order, call)).await;
@@ -103,6 +107,17 @@ impl Scheduling {
             });
             let _ = events.send(SchedulerEvent::Answered(order, answer));
         });
+    }
+
+    /// These workers are heard at the moment. What is to leave a drained host that has died is known by that alone, also while nothing is
+    /// called.
+    pub(crate) fn hears(&mut self, heard: Vec<WorkerId>) {
+        if let Some(scheduler) = &self.scheduler
+            && heard != self.heard
+        {
+            scheduler.heard(&heard);
+            self.heard = heard;
+        }
     }
 
     pub(crate) fn answered(&mut self, order: Order) {

@@ -64,7 +64,7 @@ pub trait Scheduler: Send + Sync + fmt::Debug {
     /// Stop all containers, and refuse to start any for this job again. When it returns none is left that can be reached.
     fn on_kill(&self, order: Order) -> Pending<'_, ()>;
 
-    /// Which workers the job's master hears at the moment; said before each call, and not waited for.
+    /// Which workers the job's master hears at the moment; said before each call and when others are heard, and not waited for.
     ///
     /// A scheduler that does not see a container's machine must not take such a container for lost. One that sees all of them,
     /// or leaves that to a framework, need not listen.

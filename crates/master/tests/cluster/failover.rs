@@ -155,6 +155,8 @@ async fn the_next_master_knows_what_the_last_one_has_seen() {
     rig.submit("word-count").await.unwrap();
     let desk = leads(&first, "word-count", JobPhase::Running).await;
     let runs_since = desk.view().await.unwrap().since_ms;
+    // Whoever leads from now on knows it, also if the lease is lost on a busy machine.
+    handed_over(&rig, "Running").await;
     let second = rig.master("b").await;
     rig.machine.kill(2);
     rig.workers("two workers", |workers| workers.len() == 2)

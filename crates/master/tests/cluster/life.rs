@@ -13,6 +13,16 @@ use ardea_state_manager::layout::{JobLayout, jobs};
 use crate::rig::{DEADLINE, Rig, leads, until, until_told};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scheduler_knows_which_workers_are_heard_also_while_nothing_is_called() {
+    let rig = Rig::new().await;
+    let master = rig.master("a").await;
+    rig.submit("word-count").await.unwrap();
+    leads(&master, "word-count", JobPhase::Running).await;
+    let is_told = || (rig.machine.heard() == rig.machine.workers()).then_some(());
+    until("the scheduler is told who has joined", is_told).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submitted_job_runs_and_is_seen() {
     let rig = Rig::new().await;
     let master = rig.master("a").await;

@@ -28,6 +28,7 @@ struct Inner {
     feeds: Vec<EventFeed>,
     incarnations: u64,
     newest: BTreeMap<(String, Option<ContainerId>), Order>,
+    heard: Vec<WorkerId>,
 }
 
 struct Life {
@@ -45,6 +46,7 @@ impl Machine {
             feeds: Vec::new(),
             incarnations: 100,
             newest: BTreeMap::new(),
+            heard: Vec::new(),
         })))
     }
 
@@ -60,6 +62,11 @@ impl Machine {
             .values()
             .filter(|life| !life.task.is_finished());
         running.map(|life| life.worker).collect()
+    }
+
+    /// The workers that a master hears, as it has told last.
+    pub fn heard(&self) -> Vec<WorkerId> {
+        self.inner().heard.clone()
     }
 
     /// What the worker of a container has noted.
@@ -218,6 +225,10 @@ impl Scheduler for JobContainers {
             }
             Ok(())
         })
+    }
+
+    fn heard(&self, workers: &[WorkerId]) {
+        self.machine.inner().heard = workers.to_vec();
     }
 
     fn on_restart(&self, order: Order, container: ContainerId) -> Pending<'_, u64> {
