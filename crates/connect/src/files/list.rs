@@ -35,6 +35,25 @@ impl Listing {
         list(&self.path, self.suffix.as_deref()).unwrap_or_default()
     }
 
+    /// Refuses a file that is none of the path: whoever goes on in it would read nothing of what is asked for now.
+    pub fn check(&self, left: &Path) -> Result<()> {
+        let same = |one: &Path, other: &Path| {
+            let whole = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+            one == other || whole(one) == whole(other)
+        };
+        if same(left, &self.path) || left.parent().is_some_and(|of| same(of, &self.path)) {
+            return Ok(());
+        }
+        let (left, path) = (left.display(), self.path.display());
+        Err(Error::new(
+            ErrorCode::InvalidConfig,
+            format!("the job has not read {left} to its end, and is to read {path} now"),
+        )
+        .hint(
+            "run it with the input that it had, or let it begin with nothing: recovery.start_over",
+        ))
+    }
+
     /// The files that `instance` reads, in order.
     pub fn of(&self, instance: Instance) -> Result<Vec<PathBuf>> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);

@@ -63,8 +63,8 @@ where
 /// * A named pipe is waited for until it has a writer, and read until the last writer has closed it.
 /// * A job that drains stops reading in the middle of the file. Of a pipe, half a line is then a record too, since what was read
 ///   of it can't be put back.
-/// * A job that keeps its state goes on with the record that comes next. The files are those that were listed when it first started; where
-///   another number of instances goes on, what is left is dealt out anew. A compressed file is unpacked again up to that record. A file that
+/// * A job that keeps its state goes on with the record that comes next. The files are those that were listed when it first started; one that
+///   is to read another path by then, and has files left of the one before, fails. Where another number of instances goes on, what is left is dealt out anew. A compressed file is unpacked again up to that record. A file that
 ///   is shorter by then, or has another content before that record, fails the job. Pipes and devices can't be read in such a job.
 #[derive(Debug)]
 pub struct FileSource<T, D> {
@@ -105,7 +105,10 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
             // What a job reads that goes on where it was is not what there is now.
             let listed = listing.of(instance);
-            Ok(Box::new(ReadP::<T, D>::new(listed, &reading)))
+            Ok(Box::new(ReadP::<T, D>::new(
+                (Arc::clone(&listing), listed),
+                &reading,
+            )))
         };
         Source::new(name, Arc::new(supply))
             .using_files(files)
@@ -137,6 +140,7 @@ enum Stage {
 
 /// Reads its files one after the other.
 struct ReadP<T, D> {
+    listing: Arc<Listing>,
     /// What was listed, until it begins.
     listed: Option<Result<Vec<PathBuf>>>,
     share: Share,
@@ -151,8 +155,9 @@ struct ReadP<T, D> {
 }
 
 impl<T: Send + 'static, D: Decode<T>> ReadP<T, D> {
-    fn new(listed: Result<Vec<PathBuf>>, reading: &Reading<D>) -> Self {
+    fn new((listing, listed): (Arc<Listing>, Result<Vec<PathBuf>>), reading: &Reading<D>) -> Self {
         ReadP {
+            listing,
             listed: Some(listed),
             share: Share::new(Instance::ONLY),
             intake: Intake::new(reading, READ_SIZE),
@@ -335,6 +340,9 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
         if self.share.resume()? {
+            self.share
+                .left()
+                .try_for_each(|file| self.listing.check(file))?;
             self.listed = None;
         }
         Ok(Progress::DONE)

@@ -76,6 +76,12 @@ impl Share {
         self.next = 0;
     }
 
+    /// Those that have still to be read.
+    pub fn left(&self) -> impl Iterator<Item = &Path> {
+        let left = self.files[self.next..].iter();
+        left.map(|(file, _)| file.as_path())
+    }
+
     pub fn is_empty(&self) -> bool {
         self.next >= self.files.len()
     }

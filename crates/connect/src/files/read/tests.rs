@@ -209,7 +209,8 @@ fn draining_ends_it_in_the_middle_with_what_was_read() {
 fn drained_behind_its_last_byte_it_has_come_to_its_end_and_before_it_not() {
     for (count, is_all) in [(2, true), (200_000, false)] {
         let (_dir, path) = file("in", numbers(count).trim_end());
-        let mut reader = ReadP::new(Ok(vec![path]), &Reading::new(Lines));
+        let listing = Arc::new(Listing::new(path.clone(), None));
+        let mut reader = ReadP::new((listing, Ok(vec![path])), &Reading::new(Lines));
         let context = context("s");
         reader.init(&context).unwrap();
         let mut outbox = Outbox::new(1, count + 1);
@@ -334,6 +335,35 @@ fn files_go_on_where_they_were_read_to_packed_or_not_also_as_several_instances()
         .output(Expected::ordered(lines))
         .survives()
         .run();
+}
+
+#[test]
+fn who_has_files_left_and_is_to_read_others_now_is_refused_with_both_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["a", "b"] {
+        fs::write(at(name), numbers(200_000)).unwrap();
+    }
+    let mut before = resumed(lines(at("a")), None);
+    before.run_until_records(1);
+    let cut = before.cut().unwrap();
+    let mut other = Driven::new(lines(at("b")), kept_context(0, 1)).unwrap();
+    let error = other.give_back(&cut).unwrap_err();
+    let (left, now) = (at("a").display().to_string(), at("b").display().to_string());
+    assert!(
+        says(&error, &[&left, &now, "recovery.start_over"]),
+        "{error}"
+    );
+    // By another way, and as one of a directory, it is the same one.
+    std::os::unix::fs::symlink(at("a"), at("link")).unwrap();
+    for path in [at("link"), dir.path().to_path_buf()] {
+        resumed(lines(path), Some(&cut)).run().unwrap();
+    }
+    // Of what was read to its end nothing is left.
+    before.run().unwrap();
+    let cut = before.cut().unwrap();
+    let mut other = resumed(lines(at("b")), Some(&cut));
+    assert!(other.run().unwrap().records.is_empty());
 }
 
 /// A source whose job keeps its state, with what another handed over.
