@@ -24,6 +24,8 @@ pub struct Kept {
     pub snapshots: Vec<(u64, u64)>,
     /// The newest committed epoch.
     pub committed: Option<u64>,
+    /// The epoch whose snapshot stays while others follow; without one nothing stays but the newest.
+    pub held: Option<u64>,
     /// What the job is doing, in a word.
     pub state: String,
     /// What its snapshots don't tell.
@@ -88,14 +90,14 @@ impl Kept {
             }
             Ok(snapshot.report())
         });
-        let report = report.or_else(|error| match open() {
+        let report = report.map_err(|error| match open() {
             // What it consists of went before it did, or while it was read.
-            Err(gone) if gone.code() == ErrorCode::NoSuchSnapshot => Err(gone),
-            _ => Err(error),
+            Err(gone) if gone.code() == ErrorCode::NoSuchSnapshot => gone,
+            _ => error,
         });
-        let is_newest = self.committed == Some(id.epoch.0);
+        let stays = self.held.or(self.committed) == Some(id.epoch.0);
         match report {
-            Err(error) if !is_newest && error.code() == ErrorCode::NoSuchSnapshot => None,
+            Err(error) if !stays && error.code() == ErrorCode::NoSuchSnapshot => None,
             report => Some(report.map_err(|error| lost(&self.promise.place, error))),
         }
     }

@@ -34,21 +34,24 @@ impl Looks {
     }
 }
 
-/// The jobs of which a savepoint is being written here, by their keys.
+/// The jobs of which a snapshot is being held here, to be copied or to be read, by their keys.
 pub(super) type Saving = Arc<Mutex<BTreeSet<String>>>;
 
-/// A job of which a savepoint is being written, as long as this is kept.
-struct Turn {
+/// A job of which a snapshot is being held, as long as this is kept.
+pub(super) struct Turn {
     saving: Saving,
     key: String,
 }
 
 impl Turn {
-    fn of(saving: &Saving, view: &JobView) -> Result<Self, Error> {
+    pub(super) fn of(saving: &Saving, view: &JobView) -> Result<Self, Error> {
         let key = view.job.key();
         let mut jobs = saving.lock().unwrap_or_else(PoisonError::into_inner);
         if !jobs.insert(key.clone()) {
-            let what = format!("a savepoint of {} is being written", view.job);
+            let what = format!(
+                "a savepoint of {} is being written, or its snapshots are being checked",
+                view.job
+            );
             return Err(Error::new(ErrorCode::WrongState, what).hint("try again when it is there"));
         }
         Ok(Turn {
@@ -128,7 +131,7 @@ impl Served {
 }
 
 /// Why there is no savepoint.
-enum NotSaved {
+pub(super) enum NotSaved {
     /// No epoch was ended for it.
     Undone(Undone),
     Failed(Error),
@@ -141,24 +144,10 @@ async fn write(
     (promise, shelter): (Promise, Option<Arc<dyn Shelter>>),
     to: PathBuf,
 ) -> Result<SavepointManifest, NotSaved> {
-    let epochs = view.epochs.as_ref();
-    // What a master that is gone has ended for a savepoint is nobody's any more.
-    for (_, epoch) in epochs.map_or(&[][..], |epochs| &epochs.savepoints) {
-        forget(desk, Epoch(*epoch)).await;
-    }
     let kept = match view.phase {
         // No epoch ends; what is committed stays what it is.
         JobPhase::SafeMode(_) => newest_committed(view),
-        _ => {
-            let wanted = Command::Epochs(EpochsCommand::Savepoint);
-            desk.command(wanted).await.map_err(NotSaved::Undone)?;
-            let now = desk.view().await.map_err(NotSaved::Failed)?;
-            let kept = now.epochs.and_then(|it| it.savepoints.last().copied());
-            kept.map(|(generation, epoch)| LeftState {
-                generation: Generation(generation),
-                epoch: Epoch(epoch),
-            })
-        }
+        _ => hold(desk, view).await?,
     };
     let kept = kept.ok_or_else(|| {
         let what = format!("there is no snapshot of {:?} to be saved", view.job.name);
@@ -174,7 +163,24 @@ async fn write(
     written.map_err(NotSaved::Failed)
 }
 
-async fn forget(desk: &JobDesk, epoch: Epoch) {
+/// Has an epoch ended whose snapshot stays until it is [forgotten](forget), whatever follows it. In somebody's [`Turn`].
+pub(super) async fn hold(desk: &JobDesk, view: &JobView) -> Result<Option<LeftState>, NotSaved> {
+    let epochs = view.epochs.as_ref();
+    // What a master that is gone has ended for a savepoint is nobody's any more.
+    for (_, epoch) in epochs.map_or(&[][..], |epochs| &epochs.savepoints) {
+        forget(desk, Epoch(*epoch)).await;
+    }
+    let wanted = Command::Epochs(EpochsCommand::Savepoint);
+    desk.command(wanted).await.map_err(NotSaved::Undone)?;
+    let now = desk.view().await.map_err(NotSaved::Failed)?;
+    let kept = now.epochs.and_then(|it| it.savepoints.last().copied());
+    Ok(kept.map(|(generation, epoch)| LeftState {
+        generation: Generation(generation),
+        epoch: Epoch(epoch),
+    }))
+}
+
+pub(super) async fn forget(desk: &JobDesk, epoch: Epoch) {
     let forget = EpochsCommand::Forget(epoch);
     let _ = desk.command(Command::Epochs(forget)).await;
 }
