@@ -243,7 +243,7 @@ impl Client {
         self.command(asked).await
     }
 
-    /// The snapshots of a job that has a guarantee.
+    /// The snapshots of a job that has a guarantee. To check those of one that runs an epoch is ended, whose snapshot is held until it is read.
     pub async fn snapshots(&self, job: &str, query: &SnapshotsQuery) -> Result<SnapshotsView> {
         let asked = Asked::get(path(job, "/snapshots")).query(query)?;
         self.ask(asked).await?.json().await

@@ -103,7 +103,7 @@ pub trait Cluster: Send + Sync {
     /// Fails with [`InvalidJob`](ardea_core::ErrorCode::InvalidJob) if it can't go on from there, before anything stops.
     fn upgrade<'a>(&'a self, job: &'a str, request: UpgradeRequest) -> Pending<'a, ()>;
 
-    /// The snapshots of a job that has a guarantee. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if it has none.
+    /// The snapshots of a job that has a guarantee. To check those of one that runs an epoch is ended, whose snapshot is held until it is read. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if it has none.
     fn snapshots<'a>(&'a self, job: &'a str, query: SnapshotsQuery) -> Pending<'a, SnapshotsView>;
 
     /// The logical, physical and packing plan.

@@ -24,7 +24,7 @@ pub struct Kept {
     pub snapshots: Vec<(u64, u64)>,
     /// The newest committed epoch.
     pub committed: Option<u64>,
-    /// The epoch whose snapshot stays while others follow; without one nothing stays but the newest.
+    /// The epoch whose snapshot is held while others follow; without one even the newest may go while it is read.
     pub held: Option<u64>,
     /// What the job is doing, in a word.
     pub state: String,
@@ -91,7 +91,7 @@ impl Kept {
             Ok(snapshot.report())
         });
         let report = report.map_err(|error| match open() {
-            // What it consists of went before it did, or while it was read.
+            // Its manifest goes first, then what it consists of, which was being read.
             Err(gone) if gone.code() == ErrorCode::NoSuchSnapshot => gone,
             _ => error,
         });

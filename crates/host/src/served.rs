@@ -1,5 +1,6 @@
 //! What the REST interface of a host answers.
 
+mod holding;
 mod hosts;
 mod maps;
 mod past_logs;
@@ -50,8 +51,8 @@ pub(crate) struct Served {
     schedulers: Schedulers,
     /// The snapshots of the jobs that it leads.
     archives: Arc<Archives>,
-    /// The savepoints that are being written here.
-    saving: savepoints::Saving,
+    /// The jobs of which a snapshot is held here.
+    turns: holding::Turns,
     /// Where snapshots are that are in no folder.
     shelf: GridShelf,
     /// How many watch maps here.
@@ -79,7 +80,7 @@ impl Served {
             managers: setup.managers.clone(),
             schedulers,
             archives,
-            saving: savepoints::Saving::default(),
+            turns: holding::Turns::default(),
             shelf,
             watching: maps::Watching::default(),
             machine,

@@ -188,9 +188,9 @@ impl Driver {
     fn tick(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         self.happens(CandidateEvent::Tick);
-        let heard = self.heard();
-        if let Some(scheduling) = &mut self.scheduling {
-            scheduling.hears(heard);
+        if self.scheduling.is_some() {
+            let heard = self.heard();
+            self.scheduling.iter_mut().for_each(|it| it.hears(&heard));
         }
         self.hand_over_if_due();
         self.measure_epochs();

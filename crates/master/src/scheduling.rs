@@ -111,12 +111,12 @@ impl Scheduling {
 
     /// These workers are heard at the moment. What is to leave a drained host that has died is known by that alone, also while nothing is
     /// called.
-    pub(crate) fn hears(&mut self, heard: Vec<WorkerId>) {
+    pub(crate) fn hears(&mut self, heard: &[WorkerId]) {
         if let Some(scheduler) = &self.scheduler
             && heard != self.heard
         {
-            scheduler.heard(&heard);
-            self.heard = heard;
+            scheduler.heard(heard);
+            self.heard = heard.to_vec();
         }
     }
 

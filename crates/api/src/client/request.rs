@@ -32,10 +32,10 @@ pub(super) const AGAIN: &str = "try again";
 
 /// After how long without an answer it is looked whether the host answers anything.
 const LOOKS_AFTER: Duration = Duration::from_secs(1);
-/// How long a host may take for an answer that costs it nothing: the less the sooner whoever asks wants to be told, within these.
-const ANSWERS_WITHIN: (Duration, Duration) = (Duration::from_millis(2500), Duration::from_secs(15));
-/// The part of somebody's patience that this is.
+/// How long a host may take for an answer that costs it nothing: a twentieth of the asker's patience, within bounds.
 const OF_PATIENCE: u32 = 20;
+const AT_LEAST: Duration = Duration::from_millis(2500);
+const AT_MOST: Duration = Duration::from_secs(15);
 
 /// By whom it is asked.
 type Credentials<'a> = (Option<&'a Token>, Option<&'a Tls>);
@@ -307,8 +307,7 @@ async fn send(
 
 /// Ends when a host does not even say what it always knows: its process was stopped, or its machine hangs.
 async fn until_hung(place: &Place, (token, tls): Credentials<'_>, patience: Duration) {
-    let (soonest, latest) = ANSWERS_WITHIN;
-    let within = (patience / OF_PATIENCE).clamp(soonest, latest);
+    let within = (patience / OF_PATIENCE).clamp(AT_LEAST, AT_MOST);
     let known = Asked::get(DOCUMENT_PATH.into());
     loop {
         tokio::time::sleep(LOOKS_AFTER).await;

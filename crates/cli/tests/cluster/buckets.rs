@@ -49,7 +49,7 @@ pub fn a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away(
 
     // Nothing is committed while it is away, and nothing published; then all of it is.
     store.kill();
-    arena.until("an epoch is given up", || {
+    arena.until("it is told that epochs are given up", || {
         let described = arena.succeed("describe tally");
         described.contains("trouble")
     });

@@ -247,6 +247,16 @@ pub fn the_snapshots_of_a_job_are_shown_and_checked() {
         let counts = vertices.iter().find(|it| it["name"] == "counts").unwrap();
         assert_eq!(counts["instances"], 2);
     }
+    // The one that was held is let go, and so followed as any other.
+    let epochs = |seen: &Value| -> Vec<u64> {
+        let snapshots = seen["snapshots"].as_array().unwrap().iter();
+        snapshots.filter_map(|it| it["epoch"].as_u64()).collect()
+    };
+    let checked = epochs(&seen).into_iter().max();
+    arena.until("none is left of those that were checked", || {
+        let now = epochs(&arena.json("snapshots tally"));
+        now.iter().min() > checked.as_ref()
+    });
     let text = arena.succeed("snapshots tally");
     assert!(text.contains("by vertex"), "{text}");
     let text = arena.succeed("describe tally");

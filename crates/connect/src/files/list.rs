@@ -37,11 +37,9 @@ impl Listing {
 
     /// Refuses a file that is none of the path: whoever goes on in it would read nothing of what is asked for now.
     pub fn check(&self, left: &Path) -> Result<()> {
-        let same = |one: &Path, other: &Path| {
-            let whole = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-            one == other || whole(one) == whole(other)
-        };
-        if same(left, &self.path) || left.parent().is_some_and(|of| same(of, &self.path)) {
+        let is_its = |left: &Path, path: &Path| left == path || left.parent() == Some(path);
+        let whole = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        if is_its(left, &self.path) || is_its(&whole(left), &whole(&self.path)) {
             return Ok(());
         }
         let (left, path) = (left.display(), self.path.display());
@@ -49,9 +47,7 @@ impl Listing {
             ErrorCode::InvalidConfig,
             format!("the job has not read {left} to its end, and is to read {path} now"),
         )
-        .hint(
-            "run it with the input that it had, or let it begin with nothing: recovery.start_over",
-        ))
+        .hint("run it with the input that it had, or let it begin with nothing: recovery.start_over in one process, on a cluster submit it anew"))
     }
 
     /// The files that `instance` reads, in order.

@@ -64,8 +64,9 @@ where
 /// * A job that drains stops reading in the middle of the file. Of a pipe, half a line is then a record too, since what was read
 ///   of it can't be put back.
 /// * A job that keeps its state goes on with the record that comes next. The files are those that were listed when it first started; one that
-///   is to read another path by then, and has files left of the one before, fails. Where another number of instances goes on, what is left is dealt out anew. A compressed file is unpacked again up to that record. A file that
-///   is shorter by then, or has another content before that record, fails the job. Pipes and devices can't be read in such a job.
+///   is to read another path by then fails if it has files left of the one before. Where another number of instances goes on, what is left is
+///   dealt out anew. A compressed file is unpacked again up to that record. A file that is shorter by then, or has another content before that
+///   record, fails the job. Pipes and devices can't be read in such a job.
 #[derive(Debug)]
 pub struct FileSource<T, D> {
     pub(super) path: PathBuf,

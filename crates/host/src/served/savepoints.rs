@@ -1,72 +1,19 @@
 //! Savepoints of jobs with a guarantee, and what those remember.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use ardea_api::{Answer, SavepointRequest, SavepointView, StatesView};
 use ardea_archive::{
     JobStates, Promise, SavepointManifest, address_of, kept_states, save, states_of,
 };
-use ardea_control::{Command, EpochsCommand, Generation, JobPhase, LeftState};
+use ardea_control::{Generation, JobPhase, LeftState};
 use ardea_core::{Epoch, Error, ErrorCode};
 use ardea_master::{JobDesk, JobView, Undone};
 use ardea_shelter::Shelter;
 
+use super::holding::{Doing, Looks, Turn, forget, hold};
 use super::{Served, looking};
-
-/// For how long what is committed is looked at again, if it was removed while it was: one look may take longer than an epoch.
-const LOOKS_FOR: Duration = Duration::from_secs(30);
-
-/// Looks at what is committed, which newer ones may follow meanwhile.
-pub(super) struct Looks(Instant);
-
-impl Looks {
-    /// The first one begins.
-    pub(super) fn begin() -> Self {
-        Looks(Instant::now())
-    }
-
-    /// Whether there is to be another if this was looked for and is not there any more.
-    pub(super) fn go_on(&self) -> bool {
-        self.0.elapsed() < LOOKS_FOR
-    }
-}
-
-/// The jobs of which a snapshot is being held here, to be copied or to be read, by their keys.
-pub(super) type Saving = Arc<Mutex<BTreeSet<String>>>;
-
-/// A job of which a snapshot is being held, as long as this is kept.
-pub(super) struct Turn {
-    saving: Saving,
-    key: String,
-}
-
-impl Turn {
-    pub(super) fn of(saving: &Saving, view: &JobView) -> Result<Self, Error> {
-        let key = view.job.key();
-        let mut jobs = saving.lock().unwrap_or_else(PoisonError::into_inner);
-        if !jobs.insert(key.clone()) {
-            let what = format!(
-                "a savepoint of {} is being written, or its snapshots are being checked",
-                view.job
-            );
-            return Err(Error::new(ErrorCode::WrongState, what).hint("try again when it is there"));
-        }
-        Ok(Turn {
-            saving: Arc::clone(saving),
-            key,
-        })
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        let mut jobs = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.remove(&self.key);
-    }
-}
 
 impl Served {
     /// Has an epoch ended for a savepoint, and writes that. What was begun is done to its end, whoever still waits for it.
@@ -81,7 +28,7 @@ impl Served {
         let desk = self.desk(job).await?;
         let view = desk.view().await?;
         let promise = promise_of(&view)?;
-        let turn = Turn::of(&self.saving, &view)?;
+        let turn = Turn::of(&self.turns, &view, Doing::Saving)?;
         let (shelter, asked) = (self.archives.shelter(), desk.clone());
         let place = to.clone();
         let saving = tokio::spawn(async move {
@@ -105,7 +52,7 @@ impl Served {
     /// What a job that is led here remembers.
     pub(super) async fn states_of_job(&self, job: &str) -> Answer<StatesView> {
         let desk = self.desk(job).await?;
-        let looks = Looks::begin();
+        let mut looks = Looks::begin();
         loop {
             let view = desk.view().await?;
             let (promise, told) = (promise_of(&view)?, remembered(&view));
@@ -123,7 +70,8 @@ impl Served {
             let look_at = move || kept_states((&promise, shelter.as_ref()), &of, kept, &told);
             match looking(look_at).await? {
                 // It has been followed by newer ones.
-                Err(error) if error.code() == ErrorCode::NoSuchSnapshot && looks.go_on() => {}
+                Err(error)
+                    if error.code() == ErrorCode::NoSuchSnapshot && looks.go_on(kept.epoch) => {}
                 states => return told_of(kept.epoch.0, &states?),
             }
         }
@@ -131,7 +79,7 @@ impl Served {
 }
 
 /// Why there is no savepoint.
-pub(super) enum NotSaved {
+enum NotSaved {
     /// No epoch was ended for it.
     Undone(Undone),
     Failed(Error),
@@ -147,7 +95,7 @@ async fn write(
     let kept = match view.phase {
         // No epoch ends; what is committed stays what it is.
         JobPhase::SafeMode(_) => newest_committed(view),
-        _ => hold(desk, view).await?,
+        _ => hold(desk, view).await.map_err(NotSaved::Undone)?,
     };
     let kept = kept.ok_or_else(|| {
         let what = format!("there is no snapshot of {:?} to be saved", view.job.name);
@@ -161,28 +109,6 @@ async fn write(
     forget(desk, kept.epoch).await;
     let written = written.unwrap_or_else(|error| Err(cut_off(error)));
     written.map_err(NotSaved::Failed)
-}
-
-/// Has an epoch ended whose snapshot stays until it is [forgotten](forget), whatever follows it. In somebody's [`Turn`].
-pub(super) async fn hold(desk: &JobDesk, view: &JobView) -> Result<Option<LeftState>, NotSaved> {
-    let epochs = view.epochs.as_ref();
-    // What a master that is gone has ended for a savepoint is nobody's any more.
-    for (_, epoch) in epochs.map_or(&[][..], |epochs| &epochs.savepoints) {
-        forget(desk, Epoch(*epoch)).await;
-    }
-    let wanted = Command::Epochs(EpochsCommand::Savepoint);
-    desk.command(wanted).await.map_err(NotSaved::Undone)?;
-    let now = desk.view().await.map_err(NotSaved::Failed)?;
-    let kept = now.epochs.and_then(|it| it.savepoints.last().copied());
-    Ok(kept.map(|(generation, epoch)| LeftState {
-        generation: Generation(generation),
-        epoch: Epoch(epoch),
-    }))
-}
-
-pub(super) async fn forget(desk: &JobDesk, epoch: Epoch) {
-    let forget = EpochsCommand::Forget(epoch);
-    let _ = desk.command(Command::Epochs(forget)).await;
 }
 
 /// What helps a job that promises nothing.

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use ardea_api::{Answer, RecoverRequest, SnapshotsView};
+use ardea_api::{Answer, RecoverRequest, SnapshotView, SnapshotsView};
 use ardea_archive::{Archives, Kept, Place};
 use ardea_control::{Command, EpochsCommand, JobPhase};
 use ardea_core::{Epoch, Error, ErrorCode};
 use ardea_master::{JobDesk, JobView};
-use tokio::time::timeout;
 
-use super::savepoints::{Looks, Turn, forget, hold, promise_of};
+use super::holding::{Doing, Held, Looks, Turn};
+use super::savepoints::promise_of;
 use super::{Served, looking};
 use crate::described;
 
@@ -35,34 +35,29 @@ impl Served {
     pub(super) async fn look_at_snapshots(&self, job: &str, check: bool) -> Answer<SnapshotsView> {
         let desk = self.desk(job).await?;
         let view = desk.view().await?;
-        // To read all of a snapshot takes longer than it is the newest one.
-        if check
-            && view.phase == JobPhase::Running
-            && let Ok(turn) = Turn::of(&self.saving, &view)
-        {
-            let (archives, held) = (self.archives.clone(), desk.clone());
-            let looking = tokio::spawn(async move {
-                let seen = look_at_held(&held, &view, &archives).await;
-                drop(turn);
-                seen
-            });
-            if let Ok(Some(seen)) = looking.await {
+        if check && view.phase == JobPhase::Running {
+            let turn = Turn::of(&self.turns, &view, Doing::Checking)?;
+            if let Some(seen) = look_at_held(&desk, view, turn, &self.archives).await {
                 return seen;
             }
         }
-        let looks = Looks::begin();
-        let gone = ErrorCode::NoSuchSnapshot.as_str();
+        let mut looks = Looks::begin();
         loop {
             let kept = kept(&desk.view().await?, &self.archives)?;
             let seen = looking(move || kept.look(check)).await??;
             // Of a job that runs, what was the newest one may have been followed by others while it was read.
-            let mut damages = seen.snapshots.iter().filter_map(|it| it.damage.as_ref());
-            if !damages.any(|it| it.code == gone) || !looks.go_on() {
-                return Ok(seen);
-            }
-            let now = desk.view().await?;
-            if now.epochs.and_then(|epochs| epochs.committed) == seen.committed {
-                return Ok(seen);
+            match gone(&seen) {
+                Some(epoch) if looks.go_on(epoch) => {}
+                Some(epoch) if newest(&desk.view().await?) != Some(epoch) => {
+                    let what = format!(
+                        "the snapshots of {job} are followed by others before they are read"
+                    );
+                    let error = Error::new(ErrorCode::WrongState, what);
+                    return Err(error
+                        .hint("try again; epochs that end less often leave more time")
+                        .into());
+                }
+                _ => return Ok(seen),
             }
         }
     }
@@ -76,25 +71,44 @@ impl Served {
     }
 }
 
-/// Reads all of a job's snapshots, one of which is held meanwhile; none if no epoch ends for that soon, and so none is held.
+/// Reads all of a job's snapshots, one of which is held meanwhile, as that takes longer than it is the newest one; none if no epoch ends for
+/// it soon, or somebody has let it go.
 async fn look_at_held(
     desk: &JobDesk,
-    view: &JobView,
+    view: JobView,
+    turn: Turn,
     archives: &Archives,
 ) -> Option<Answer<SnapshotsView>> {
-    let held = timeout(HELD_WITHIN, hold(desk, view)).await;
-    let held = held.ok()?.ok()??;
+    let held = Held::within(HELD_WITHIN, (desk.clone(), view), turn).await?;
+    let epoch = held.epoch().0;
     let seen = async {
-        let now = desk.view().await?;
         let kept = Kept {
-            held: Some(held.epoch.0),
-            ..kept(&now, archives)?
+            held: Some(epoch),
+            ..kept(&desk.view().await?, archives)?
         };
         Answer::Ok(looking(move || kept.look(true)).await??)
     };
     let seen = seen.await;
-    forget(desk, held.epoch).await;
-    Some(seen)
+    let is_whole = |seen: &SnapshotsView| seen.snapshots.iter().all(|it| it.damage.is_none());
+    match seen {
+        Ok(seen) if !is_whole(&seen) && !held.stays().await => None,
+        seen => Some(seen),
+    }
+}
+
+/// The snapshot that should be there, and is not.
+fn gone(seen: &SnapshotsView) -> Option<Epoch> {
+    let code = ErrorCode::NoSuchSnapshot.as_str();
+    let is_gone = |it: &&SnapshotView| it.damage.as_ref().is_some_and(|it| it.code == code);
+    seen.snapshots
+        .iter()
+        .find(is_gone)
+        .map(|it| Epoch(it.epoch))
+}
+
+fn newest(view: &JobView) -> Option<Epoch> {
+    let epochs = view.epochs.as_ref()?;
+    epochs.committed.map(Epoch)
 }
 
 fn kept(view: &JobView, archives: &Archives) -> Result<Kept, Error> {

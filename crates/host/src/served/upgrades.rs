@@ -8,7 +8,8 @@ use ardea_control::{Command, Successor, UpgradeOrder};
 use ardea_core::{Error, ErrorCode};
 use ardea_master::{JobDesk, new_submission};
 
-use super::savepoints::{Looks, newest_committed, promise_of};
+use super::holding::Looks;
+use super::savepoints::{newest_committed, promise_of};
 use super::{Served, check_room, looking};
 
 impl Served {
@@ -61,7 +62,7 @@ impl Served {
     /// Refuses a program that can't go on from what the job remembers.
     async fn compare(&self, desk: &JobDesk, next: &Successor) -> Answer<()> {
         let job = &desk.job().name;
-        let looks = Looks::begin();
+        let mut looks = Looks::begin();
         loop {
             let view = desk.view().await?;
             promise_of(&view)?;
@@ -79,7 +80,8 @@ impl Served {
             let (next, shelter) = (next.clone(), self.archives.shelter());
             match looking(move || compare(&own, state, &next, shelter.as_ref())).await? {
                 // It has been followed by newer ones.
-                Err(error) if error.code() == ErrorCode::NoSuchSnapshot && looks.go_on() => {}
+                Err(error)
+                    if error.code() == ErrorCode::NoSuchSnapshot && looks.go_on(state.epoch) => {}
                 found => return Ok(found?.check(job, &format!("the job {}", desk.job()))?),
             }
         }

@@ -43,23 +43,17 @@ impl Runner {
             Found::Nothing if !container.has_lived() => return Ok(None),
             _ => {}
         }
-        let _lock = match locked {
+        let lock = match locked {
             Locked::Yes => None,
-            Locked::No => match container.try_lock()? {
-                // Whoever has it mends the record, or is just writing it: nothing is changed here. A process that runs is known all the
-                // same, or else it would be taken for one to be started anew.
-                None => {
-                    return match container.run()? {
-                        Found::Whole(run) => Ok(Some(run)),
-                        Found::Nothing | Found::Damaged(_) => self.unrecorded(job, id),
-                    };
-                }
-                lock => lock,
-            },
+            Locked::No => container.try_lock()?,
         };
+        let is_locked = locked == Locked::Yes || lock.is_some();
         match container.run()? {
             Found::Whole(run) => Ok(Some(run)),
-            found => self.recover(job, id, found),
+            found if is_locked => self.recover(job, id, found),
+            // Whoever has it mends the record, or is just writing it: nothing is changed here. A process that runs is known all the same, or
+            // else it would be taken for one to be started anew.
+            _ => self.unrecorded(job, id),
         }
     }
 
