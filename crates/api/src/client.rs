@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 use crate::{
     ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary, KillQuery, LogQuery,
     MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans,
-    RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery,
-    SnapshotsView, StatesView, SubmitRequest, TopView, UpgradeRequest,
+    RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsView,
+    StatesView, SubmitRequest, TopView, UpgradeRequest,
 };
 
 pub use hosts::DOUBTFUL;
@@ -243,9 +243,15 @@ impl Client {
         self.command(asked).await
     }
 
-    /// The snapshots of a job that has a guarantee. To check those of one that runs an epoch is ended, whose snapshot is held until it is read.
-    pub async fn snapshots(&self, job: &str, query: &SnapshotsQuery) -> Result<SnapshotsView> {
-        let asked = Asked::get(path(job, "/snapshots")).query(query)?;
+    /// The snapshots of a job that has a guarantee.
+    pub async fn snapshots(&self, job: &str) -> Result<SnapshotsView> {
+        self.get(path(job, "/snapshots")).await
+    }
+
+    /// As [`snapshots`](Self::snapshots), with all that they consist of read and verified. Of a job that runs an epoch is ended, whose snapshot
+    /// is held until it is read.
+    pub async fn check_snapshots(&self, job: &str) -> Result<SnapshotsView> {
+        let asked = Asked::post(path(job, "/snapshots/check")).passing();
         self.ask(asked).await?.json().await
     }
 

@@ -7,8 +7,8 @@ use ardea_packing::ContainerId;
 use crate::{
     ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery, LogStream, Maps,
     MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending,
-    Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery,
-    SnapshotsView, StatesView, SubmitRequest, TopView, UpgradeRequest,
+    Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsView,
+    StatesView, SubmitRequest, TopView, UpgradeRequest,
 };
 
 /// A cluster, as it is seen and commanded from outside. The server calls it, and whoever runs a host implements it.
@@ -103,8 +103,12 @@ pub trait Cluster: Send + Sync {
     /// Fails with [`InvalidJob`](ardea_core::ErrorCode::InvalidJob) if it can't go on from there, before anything stops.
     fn upgrade<'a>(&'a self, job: &'a str, request: UpgradeRequest) -> Pending<'a, ()>;
 
-    /// The snapshots of a job that has a guarantee. To check those of one that runs an epoch is ended, whose snapshot is held until it is read. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if it has none.
-    fn snapshots<'a>(&'a self, job: &'a str, query: SnapshotsQuery) -> Pending<'a, SnapshotsView>;
+    /// The snapshots of a job that has a guarantee. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if it has none.
+    fn snapshots<'a>(&'a self, job: &'a str) -> Pending<'a, SnapshotsView>;
+
+    /// As [`snapshots`](Self::snapshots), with all that they consist of read and verified. Of a job that runs an epoch is ended, whose snapshot
+    /// is held until it is read.
+    fn check_snapshots<'a>(&'a self, job: &'a str) -> Pending<'a, SnapshotsView>;
 
     /// The logical, physical and packing plan.
     fn plans<'a>(&'a self, job: &'a str) -> Pending<'a, Plans>;

@@ -90,8 +90,7 @@ pub use plans::{
 pub use server::{Server, ServerConfig};
 pub use settings::{CLUSTER_SETTINGS, is_of_the_cluster, is_of_the_host, with_clusters};
 pub use snapshots::{
-    DamageView, EpochsView, RecoverRequest, SnapshotVertexView, SnapshotView, SnapshotsQuery,
-    SnapshotsView,
+    DamageView, EpochsView, RecoverRequest, SnapshotVertexView, SnapshotView, SnapshotsView,
 };
 pub use submit::SubmitRequest;
 pub use token_file::read as read_token;

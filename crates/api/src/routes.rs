@@ -6,8 +6,8 @@ use crate::{
     ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary, KillQuery, LogEvent,
     LogQuery, MapEntriesView, MapEntryView, MapEvent, MapKeyQuery, MapPutRequest, MapQuery,
     MapsView, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary,
-    Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery,
-    SnapshotsView, StatesView, SubmitRequest, TopView, UpgradeRequest,
+    Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsView,
+    StatesView, SubmitRequest, TopView, UpgradeRequest,
 };
 
 /// What a route does; each has one.
@@ -33,6 +33,7 @@ pub(crate) enum Operation {
     States,
     Upgrade,
     Snapshots,
+    CheckSnapshots,
     Plans,
     Logs,
     Metrics,
@@ -362,12 +363,22 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         about: "The snapshots of a job that has a guarantee",
-        query: Some(query::<SnapshotsQuery>),
         failures: &[404, 409],
         ..get(
             "/v1/jobs/{job}/snapshots",
             Operation::Snapshots,
             "listSnapshots",
+            schema::<SnapshotsView>,
+        )
+    },
+    Route {
+        verb: Verb::Post,
+        about: "Read all that the snapshots of a job consist of, and verify it; of one that runs an epoch is ended, whose snapshot is held until it is read",
+        failures: &[404, 409],
+        ..get(
+            "/v1/jobs/{job}/snapshots/check",
+            Operation::CheckSnapshots,
+            "checkSnapshots",
             schema::<SnapshotsView>,
         )
     },

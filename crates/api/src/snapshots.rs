@@ -90,15 +90,6 @@ pub struct SnapshotVertexView {
     pub aligned_ms: Option<f64>,
 }
 
-/// How the snapshots of a job are looked at.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SnapshotsQuery {
-    /// Read all that they consist of, and verify it.
-    #[serde(default)]
-    pub check: bool,
-}
-
 /// How a job is to leave safe mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -16,9 +16,9 @@ use crate::{
     JobDescription, JobEnding, JobSummary, KillQuery, LogLine, LogQuery, LogSource, LogStream,
     Maps, MetricsQuery, MetricsRange, NoteView, ParallelismUpdate, PastJobDescription,
     PastJobSummary, Pending, Phase, Plans, PointView, ProgramView, RangeQuery, RecoverRequest,
-    SampleKind, SampleView, SavepointRequest, SavepointView, SeriesView, SnapshotsQuery,
-    SnapshotsView, StatesView, SubmitRequest, TopView, Unanswered, UpgradeRequest, VertexTop,
-    VertexView, no_such_container, no_such_host, no_such_job,
+    SampleKind, SampleView, SavepointRequest, SavepointView, SeriesView, SnapshotsView, StatesView,
+    SubmitRequest, TopView, Unanswered, UpgradeRequest, VertexTop, VertexView, no_such_container,
+    no_such_host, no_such_job,
 };
 
 pub use word_count::word_count;
@@ -111,6 +111,18 @@ impl PretendedCluster {
             Some(job) => Ok(tell(job)),
             None => Err(no_such_job(name, std::iter::empty()).into()),
         }
+    }
+
+    fn snapshots_of(&self, job: &str, checked: bool) -> Answer<SnapshotsView> {
+        self.with(job, |_| SnapshotsView {
+            job: job.to_string(),
+            folder: "/mnt/state".into(),
+            state: "running".into(),
+            held_by: None,
+            committed: None,
+            checked,
+            snapshots: Vec::new(),
+        })
     }
 
     fn command(&self, name: &str, what: String, act: impl FnOnce(&mut Job)) -> Answer<()> {
@@ -512,16 +524,12 @@ impl Cluster for PretendedCluster {
         now(self.command(job, format!("upgrade {job} {next:x}"), |_| {}))
     }
 
-    fn snapshots<'a>(&'a self, job: &'a str, query: SnapshotsQuery) -> Pending<'a, SnapshotsView> {
-        now(self.with(job, |_| SnapshotsView {
-            job: job.to_string(),
-            folder: "/mnt/state".into(),
-            state: "running".into(),
-            held_by: None,
-            committed: None,
-            checked: query.check,
-            snapshots: Vec::new(),
-        }))
+    fn snapshots<'a>(&'a self, job: &'a str) -> Pending<'a, SnapshotsView> {
+        now(self.snapshots_of(job, false))
+    }
+
+    fn check_snapshots<'a>(&'a self, job: &'a str) -> Pending<'a, SnapshotsView> {
+        now(self.snapshots_of(job, true))
     }
 
     fn plans<'a>(&'a self, job: &'a str) -> Pending<'a, Plans> {

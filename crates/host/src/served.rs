@@ -16,8 +16,8 @@ use ardea_api::{
     Answer, Cluster, ClusterInfo, ClusterSettings, DOUBTFUL, HostView, JobDescription, JobSummary,
     KillQuery, LogQuery, LogStream, Maps, MetricsQuery, MetricsRange, ParallelismUpdate,
     PastJobDescription, PastJobSummary, Pending, Plans, RangeQuery, RecoverRequest, SampleView,
-    SavepointRequest, SavepointView, SnapshotsQuery, SnapshotsView, StatesView, SubmitRequest,
-    TopView, Unanswered, UpgradeRequest, no_such_container,
+    SavepointRequest, SavepointView, SnapshotsView, StatesView, SubmitRequest, TopView, Unanswered,
+    UpgradeRequest, no_such_container,
 };
 use ardea_archive::{Archives, Promise};
 use ardea_control::{Command, Refused};
@@ -464,8 +464,12 @@ impl Cluster for Served {
         Box::pin(self.have_followed(job, request))
     }
 
-    fn snapshots<'a>(&'a self, job: &'a str, query: SnapshotsQuery) -> Pending<'a, SnapshotsView> {
-        Box::pin(self.look_at_snapshots(job, query.check))
+    fn snapshots<'a>(&'a self, job: &'a str) -> Pending<'a, SnapshotsView> {
+        Box::pin(self.look_at_snapshots(job, false))
+    }
+
+    fn check_snapshots<'a>(&'a self, job: &'a str) -> Pending<'a, SnapshotsView> {
+        Box::pin(self.look_at_snapshots(job, true))
     }
 
     fn plans<'a>(&'a self, job: &'a str) -> Pending<'a, Plans> {

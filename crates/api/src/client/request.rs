@@ -49,6 +49,7 @@ pub(super) struct Asked {
     path: String,
     body: Option<Bytes>,
     may_be_repeated: bool,
+    is_read: bool,
 }
 
 /// Why there is no answer.
@@ -157,6 +158,7 @@ impl Asked {
 
     fn new(method: Method, path: String) -> Self {
         Asked {
+            is_read: method == Method::GET,
             method,
             path,
             body: None,
@@ -170,9 +172,15 @@ impl Asked {
         self
     }
 
-    /// Whether it changes nothing.
+    /// Nothing that lasts comes of it, although it is no mere look.
+    pub(super) fn passing(mut self) -> Self {
+        self.is_read = true;
+        self
+    }
+
+    /// Whether it changes nothing that lasts.
     pub(super) fn is_read(&self) -> bool {
-        self.method == Method::GET
+        self.is_read
     }
 
     /// Whether it does no harm to ask again for what may have been done.

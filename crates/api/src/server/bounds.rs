@@ -19,12 +19,14 @@ pub(super) const MOST_HEAD_BYTES: usize = 64 * 1024;
 /// How long reading all of a job's state may take.
 const CHECKED_WITHIN: Duration = Duration::from_secs(3_600);
 
+/// How the path of a check ends, of which nothing is left.
+const CHECK: &str = "/snapshots/check";
+
 /// How long this request may take: the usual time, unless all of a job's state has to be read for it.
 fn within(method: &Method, uri: &Uri, usual: Duration) -> Duration {
-    let query = uri.query().unwrap_or_default();
-    let is_check = query.split('&').any(|one| one == "check=true");
-    let is_savepoint = *method == Method::POST && uri.path().ends_with("/savepoint");
-    match is_savepoint || (is_check && uri.path().ends_with("/snapshots")) {
+    let reads_all = ["/savepoint", CHECK];
+    let reads_all = reads_all.iter().any(|end| uri.path().ends_with(end));
+    match *method == Method::POST && reads_all {
         true => usual.max(CHECKED_WITHIN),
         false => usual,
     }
@@ -37,9 +39,10 @@ pub(super) async fn in_time(
     request: Request,
     next: Next,
 ) -> Response {
-    let next_step = match *request.method() {
-        Method::GET => "try again",
-        _ => DOUBTFUL,
+    let leaves_nothing = *request.method() == Method::GET || request.uri().path().ends_with(CHECK);
+    let next_step = match leaves_nothing {
+        true => "try again",
+        false => DOUBTFUL,
     };
     let patience = within(request.method(), request.uri(), *patience);
     match tokio::time::timeout(patience, next.run(request)).await {
@@ -75,17 +78,11 @@ mod tests {
     fn only_reading_all_of_a_jobs_state_may_take_longer() {
         let usual = Duration::from_secs(30);
         let by = |method, uri: &'static str| within(&method, &Uri::from_static(uri), usual);
-        let of = |uri| by(Method::GET, uri);
-        let saves = by(Method::POST, "/v1/jobs/words/savepoint");
-        assert_eq!(saves, CHECKED_WITHIN);
-        assert_eq!(of("/v1/jobs/words/snapshots?check=true"), CHECKED_WITHIN);
-        for uri in [
-            "/v1/jobs/words/snapshots",
-            "/v1/jobs/words/snapshots?check=false",
-            "/v1/jobs/words?check=true",
-            "/v1/jobs/words/savepoint",
-        ] {
-            assert_eq!(of(uri), usual, "{uri}");
+        for uri in ["/v1/jobs/words/savepoint", "/v1/jobs/words/snapshots/check"] {
+            assert_eq!(by(Method::POST, uri), CHECKED_WITHIN, "{uri}");
+            assert_eq!(by(Method::GET, uri), usual, "{uri}");
         }
+        assert_eq!(by(Method::GET, "/v1/jobs/words/snapshots"), usual);
+        assert_eq!(by(Method::POST, "/v1/jobs/words/upgrade"), usual);
     }
 }

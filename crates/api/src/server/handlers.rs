@@ -20,8 +20,8 @@ use crate::number;
 use crate::routes::DOCUMENT_PATH;
 use crate::{
     Answer, Cluster, ContainersUpdate, Fault, KillQuery, LogEvent, LogQuery, MetricsQuery,
-    ParallelismUpdate, RangeQuery, RecoverRequest, SavepointRequest, SnapshotsQuery, SubmitRequest,
-    Unanswered, UpgradeRequest, check_job_name,
+    ParallelismUpdate, RangeQuery, RecoverRequest, SavepointRequest, SubmitRequest, Unanswered,
+    UpgradeRequest, check_job_name,
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -220,14 +220,14 @@ pub(super) async fn upgrade(
     Ok(accepted(shared.0.upgrade(&job, request).await, &uri))
 }
 
-pub(super) async fn snapshots(
-    State(shared): State<Shared>,
-    uri: Uri,
-    job: Job,
-    query: Asked<SnapshotsQuery>,
-) -> Outcome {
-    let (job, query) = (named(job)?, asked(query)?);
-    let answer = shared.0.snapshots(&job, query).await;
+pub(super) async fn snapshots(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
+    let job = named(job)?;
+    Ok(told(StatusCode::OK, shared.0.snapshots(&job).await, &uri))
+}
+
+pub(super) async fn check_snapshots(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
+    let job = named(job)?;
+    let answer = shared.0.check_snapshots(&job).await;
     Ok(told(StatusCode::OK, answer, &uri))
 }
 

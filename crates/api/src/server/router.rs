@@ -64,6 +64,7 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
         Operation::States => on(filter, handlers::states),
         Operation::Upgrade => on(filter, handlers::upgrade),
         Operation::Snapshots => on(filter, handlers::snapshots),
+        Operation::CheckSnapshots => on(filter, handlers::check_snapshots),
         Operation::Plans => on(filter, handlers::plans),
         Operation::Logs => on(filter, handlers::logs),
         Operation::Metrics => on(filter, handlers::metrics),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ardea_api::testing::word_count;
 use ardea_api::{
     Client, ContainersUpdate, JobEnding, LogQuery, LogSource, MapPutRequest, MapQuery,
-    MetricsQuery, ParallelismUpdate, Phase, RangeQuery, RecoverRequest, SnapshotsQuery,
+    MetricsQuery, ParallelismUpdate, Phase, RangeQuery, RecoverRequest,
 };
 use ardea_core::ErrorCode;
 use ardea_packing::ContainerId;
@@ -55,9 +55,10 @@ async fn a_job_is_submitted_looked_at_commanded_and_killed() {
         ..RecoverRequest::default()
     };
     client.recover("word-count", &request).await.unwrap();
-    let query = SnapshotsQuery { check: true };
-    let seen = client.snapshots("word-count", &query).await.unwrap();
-    assert_eq!((seen.job.as_str(), seen.checked), ("word-count", true));
+    let seen = client.snapshots("word-count").await.unwrap();
+    assert_eq!((seen.job.as_str(), seen.checked), ("word-count", false));
+    let checked = client.check_snapshots("word-count").await.unwrap();
+    assert!(checked.checked);
 
     client.kill("word-count").await.unwrap();
     assert!(client.list().await.unwrap().is_empty());

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use ardea::job::KeptJob;
-use ardea_api::SnapshotsQuery;
 
 use crate::args::SnapshotsArgs;
 use crate::context::Context;
@@ -30,11 +29,12 @@ pub fn run(args: &SnapshotsArgs, context: &Context) -> Result<(), Failure> {
 fn ask(args: &SnapshotsArgs, context: &Context) -> Result<KeptJob, Failure> {
     let job = args.what.to_string_lossy();
     let cluster = Reached::of_job_or_folder(&args.place, &args.what, context)?;
-    let query = SnapshotsQuery { check: args.check };
-    let client = match args.check {
-        true => cluster.client.clone().patience(CHECKED_WITHIN),
-        false => cluster.client.clone(),
+    let seen = match args.check {
+        false => cluster.ask(cluster.client.snapshots(&job))?,
+        true => {
+            let client = cluster.client.clone().patience(CHECKED_WITHIN);
+            cluster.ask(client.check_snapshots(&job))?
+        }
     };
-    let seen = cluster.ask(client.snapshots(&job, &query))?;
     Ok(KeptJob::of(seen))
 }
