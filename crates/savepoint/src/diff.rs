@@ -187,9 +187,16 @@ fn kept(
         Some(now) => of_forms(form, now),
         // It tells nothing of what it has; it says so when it gets it back.
         None if now.states.is_empty() && *form == StateForm::Own => Verdict::Keep,
-        None => Verdict::Impossible(vec![format!(
-            "{vertex:?} of the program remembers nothing of that name"
-        )]),
+        None => {
+            let mut why = format!("{vertex:?} of the program remembers nothing of that name");
+            let others: Vec<String> = own_states(now)
+                .map(|(name, _)| format!("{name:?}"))
+                .collect();
+            if !others.is_empty() {
+                why += &format!(", but {}", others.join(", "));
+            }
+            Verdict::Impossible(vec![why])
+        }
     }
 }
 

@@ -110,6 +110,8 @@ fn a_state_that_became_another_kind_of_state_is_impossible() {
             ("counts/slices of 2s", "add")
         ])
     );
+    let why = found.impossible().next().unwrap().verdict.reasons();
+    assert!(why[0].contains("but \"slices of 2s\""), "{why:?}");
 }
 
 #[test]

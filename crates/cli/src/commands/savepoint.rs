@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use ardea::job::SavedJob;
 use ardea::recovery::{SAVING, address_of, savepoint};
-use ardea_api::SavepointRequest;
+use ardea_api::{Phase, SavepointRequest};
 use ardea_core::{Error, ErrorCode};
 
 use crate::args::{SavepointArgs, SavepointCommand};
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, print_error};
 use crate::reach::{Reached, is_of_a_cluster};
 use crate::stdout;
 
@@ -47,12 +47,30 @@ fn ask(
     };
     let job = what.to_string_lossy();
     let cluster = Reached::of_job_or_folder(&args.place, what, context)?;
+    say_what_it_waits_for(&cluster, &job, context)?;
     let client = cluster.client.clone().patience(WRITTEN_WITHIN);
     let request = SavepointRequest {
         to: to.to_string_lossy().into_owned(),
     };
     let saved = cluster.ask(client.savepoint(&job, &request))?;
     Ok(SavedJob::told(&to, saved.manifest)?)
+}
+
+/// Says so if no epoch of the job can end now: it does when the job runs again.
+fn say_what_it_waits_for(cluster: &Reached, job: &str, context: &Context) -> Result<(), Failure> {
+    let now = cluster.ask(cluster.client.describe(job))?.summary;
+    let is = match now.phase {
+        Phase::Reading => "read by its master",
+        Phase::Starting | Phase::Recovering | Phase::Updating | Phase::Impossible => {
+            now.phase.as_str()
+        }
+        _ => return Ok(()),
+    };
+    if !context.quiet && !context.json {
+        let why = now.reason.map(|why| format!(": {why}")).unwrap_or_default();
+        print_error(&format!("waits: {job} is {is}{why}\n"));
+    }
+    Ok(())
 }
 
 fn tell(saved: &SavedJob, context: &Context) -> Result<(), Failure> {

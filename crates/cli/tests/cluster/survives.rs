@@ -1,6 +1,7 @@
 //! Jobs with a guarantee: whatever is killed or changed, what they publish is what it would have been.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -312,7 +313,14 @@ pub fn a_job_whose_folder_is_away_waits_with_the_reason_and_goes_on_by_itself() 
     let life = job.life();
     arena.until("it has looked again and again", || job.life() > life + 5);
     assert_eq!(arena.phase("tally").as_deref(), Some("recovering"));
+    let mut saving = arena.begin_heard("savepoint tally --to saved");
+    let mut told = String::new();
+    let mut says = BufReader::new(saving.stderr.as_mut().unwrap());
+    says.read_line(&mut told).unwrap();
+    assert!(told.contains("waits: tally is recovering: "), "{told}");
     fs::rename(&away, &folder).unwrap();
+    let saved = saving.wait_with_output().unwrap();
+    assert!(saved.status.success(), "{saved:?}");
     job.until_more();
     assert!(!waits());
     job.stop();
