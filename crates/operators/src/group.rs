@@ -8,7 +8,9 @@ use ardea_core::{
     RestoredState, Result, StateChunk, StateShape, Timestamp, Watermark,
 };
 
-use crate::keyed::{CutLog, KeptAs, STATE, Stamps, Touch, twice, unless_kept, write_removed};
+use crate::keyed::{
+    CutLog, Fresh, KeptAs, STATE, Stamps, Touch, twice, unless_kept, write_removed,
+};
 use crate::keyed_fold::FIRST_STAGE_KEYS;
 use crate::{Feed, FeedVisitor, KeyTable, KeyedFold, Partial};
 
@@ -105,6 +107,12 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeGroup<'_, F> {
         let update = |acc: &mut F::Acc, record| feed.accumulate(acc, record);
         match cuts {
             None => keys.update_each(rows.values(), 0, key, create, update),
+            Some(GroupCuts {
+                log, stamps, kept, ..
+            }) if stamps.are_fresh(log) => {
+                let mut watch = Fresh { stamps, log };
+                keys.update_watched(rows.values(), 0, key, create, update, &mut watch);
+            }
             Some(GroupCuts {
                 log, stamps, kept, ..
             }) => {

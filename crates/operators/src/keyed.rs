@@ -38,6 +38,6 @@ pub(crate) use cut_log::{CutAt, CutLog};
 pub(crate) use kept::{
     KeptPart, Rest, cut_short, put_part, put_time, twice, unless_kept, write_removed,
 };
-pub(crate) use stamps::{Stamps, Sweep, Touch};
+pub(crate) use stamps::{Fresh, Stamps, Sweep, Touch};
 pub(crate) use states::{KeyedStates, PLACES_PER_CALL, STATE};
 pub(crate) use timers::TimerSet;

@@ -20,10 +20,12 @@
 
 mod early;
 mod frozen_slices;
+mod gone_slices;
 mod intake;
 mod kept_slices;
 mod lag;
 mod open_slices;
+mod pack_call;
 mod pack_form;
 mod pack_ledger;
 mod packs;

@@ -17,6 +17,8 @@ use crate::{CutKind, CutOf, CutReceipt, Folder, SnapshotId};
 const LEVEL: i32 = -1;
 /// Less is not packed.
 const PACKED_LEAST_BYTES: usize = 128;
+/// Of what is larger than four of these, so much from its middle is packed first: if that is hardly worth it, the rest is not tried.
+const SAMPLE_BYTES: usize = 16 * 1024;
 /// Of how many entries the memory is asked for at a time: in order they lie all over the buffer, and what is asked for one by one is waited for one by one.
 const FETCHED_TOGETHER: usize = 32;
 /// No name of a job, a vertex or a state is longer.
@@ -340,11 +342,19 @@ impl BlockFiles {
                 Error::new(ErrorCode::LimitReached, "no memory to pack blocks").because(error)
             })?),
         };
-        self.packed.clear();
-        self.packed
-            .reserve(zstd::zstd_safe::compress_bound(content.len()));
-        let packed = compressor.compress_to_buffer(content, &mut self.packed);
-        Ok(packed.is_ok().then_some(self.packed.as_slice()))
+        let packed = &mut self.packed;
+        let mut pack = |content: &[u8]| {
+            packed.clear();
+            packed.reserve(zstd::zstd_safe::compress_bound(content.len()));
+            compressor.compress_to_buffer(content, packed).ok()
+        };
+        if content.len() > 4 * SAMPLE_BYTES {
+            let sample = pack(&content[content.len() / 2..][..SAMPLE_BYTES]);
+            if sample.is_none_or(|bytes| bytes > SAMPLE_BYTES / 8 * 7) {
+                return Ok(None);
+            }
+        }
+        Ok(pack(content).map(|_| self.packed.as_slice()))
     }
 
     /// Writes all blocks that are ready.

@@ -22,6 +22,8 @@ pub(crate) struct Stamps {
     marks: Vec<Stamp>,
     /// The latest change.
     latest: u32,
+    /// How many entries were changed last in that generation, as long as it is the one under way.
+    fresh: usize,
     /// No entry was changed last before this.
     oldest: u32,
     /// The next place to look at, for the cut of this generation, and the oldest change among those before it.
@@ -108,7 +110,26 @@ impl Stamps {
             changed: log.generation(),
             written: 0,
         });
-        self.latest = log.generation();
+        self.count_fresh(log);
+    }
+
+    /// Whether every entry has changed in the generation under way, so that no change of one is news.
+    #[inline]
+    pub(crate) fn are_fresh(&self, log: &CutLog) -> bool {
+        self.fresh == self.marks.len() && (self.latest == log.generation() || self.marks.is_empty())
+    }
+
+    /// Whether all entries have been changed after this cut was taken, so that it holds none of them.
+    pub(crate) fn are_behind(&self, cut: CutAt) -> bool {
+        self.marks.is_empty() || self.oldest > cut.generation
+    }
+
+    /// One entry more has changed in the generation under way.
+    fn count_fresh(&mut self, log: &CutLog) {
+        if self.latest != log.generation() {
+            (self.latest, self.fresh) = (log.generation(), 0);
+        }
+        self.fresh += 1;
     }
 
     /// The entry at `place` is about to change. `write` appends it as it is now.
@@ -144,7 +165,7 @@ impl Stamps {
         let mark = &mut self.marks[place];
         let before = *mark;
         mark.changed = log.generation();
-        self.latest = log.generation();
+        self.count_fresh(log);
         before
     }
 
@@ -206,7 +227,7 @@ impl Stamps {
         mut write: impl FnMut(usize) -> Result<bool>,
     ) -> Result<bool> {
         let cut = sweep.cut;
-        if self.marks.is_empty() {
+        if self.are_behind(cut) {
             return Ok(true);
         }
         if !cut.may_hold(self.latest) && self.oldest > sweep.renews_to {
@@ -249,6 +270,8 @@ impl Stamps {
     /// The entries get another order: at each place stands what stood at that one of `places`.
     pub(crate) fn reorder(&mut self, places: impl Iterator<Item = u32>) {
         self.marks = places.map(|place| self.marks[place as usize]).collect();
+        let is_fresh = |mark: &&Stamp| mark.changed == self.latest;
+        self.fresh = self.marks.iter().filter(is_fresh).count();
         self.next = 0;
     }
 }
@@ -273,5 +296,81 @@ where
 
     fn inserted(&mut self, _: u32) {
         self.stamps.push(self.log);
+    }
+}
+
+/// Watches a table whose entries [are all fresh](Stamps::are_fresh): only new ones are news, and a record costs what it does without cuts.
+pub(crate) struct Fresh<'a> {
+    pub(crate) stamps: &'a mut Stamps,
+    pub(crate) log: &'a CutLog,
+}
+
+impl<K, V> Watch<K, V> for Fresh<'_> {
+    #[inline]
+    fn changes(&mut self, _: u32, _: &K, _: &V) {}
+
+    fn inserted(&mut self, _: u32) {
+        self.stamps.push(self.log);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_core::{Cut, Epoch};
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Push,
+        Change(usize),
+        Cut,
+        Sweep(u32, usize),
+        Reverse,
+        Clear,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => Just(Step::Push),
+            16 => any::<usize>().prop_map(Step::Change),
+            3 => Just(Step::Cut),
+            3 => (0u32..9, 0usize..9).prop_map(|(to, renews)| Step::Sweep(to, renews)),
+            1 => Just(Step::Reverse),
+            1 => Just(Step::Clear),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_fresh_or_behind_a_cut_is_so_entry_by_entry(steps in prop::collection::vec(step(), 0..200)) {
+            let (mut stamps, mut log, mut epoch) = (Stamps::default(), CutLog::default(), 0);
+            for step in steps {
+                let entries = stamps.marks.len();
+                match step {
+                    Step::Push => stamps.push(&log),
+                    Step::Change(at) if entries > 0 && stamps.is_news(at % entries, &log) => {
+                        stamps.change(at % entries, &log);
+                    }
+                    Step::Change(_) => {}
+                    Step::Cut => {
+                        epoch += 1;
+                        log.take_cut(Cut::full(Epoch(epoch)));
+                    }
+                    Step::Sweep(renews_to, renews) => {
+                        let Some(cut) = log.writing() else { continue };
+                        let mut sweep = Sweep { cut, left: 50, renews_to, renews, oldest: u32::MAX };
+                        stamps.sweep(&mut sweep, |_| Ok(true)).unwrap();
+                    }
+                    Step::Reverse => stamps.reorder((0..entries as u32).rev()),
+                    Step::Clear => stamps.clear(),
+                }
+                let all_fresh = stamps.marks.iter().all(|mark| mark.changed == log.generation());
+                prop_assert_eq!(stamps.are_fresh(&log), all_fresh);
+                if let Some(cut) = log.writing() && stamps.are_behind(cut) {
+                    prop_assert!(stamps.marks.iter().all(|mark| mark.changed > cut.generation));
+                }
+            }
+        }
     }
 }

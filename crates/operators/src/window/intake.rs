@@ -139,9 +139,11 @@ fn take_run<F, I>(
     match kept {
         None => table.keys.update_each(records, first, key, create, update),
         Some(kept) => {
-            let id = table.id();
+            let (id, keys) = (table.id(), &mut table.keys);
+            if let Some(mut watch) = kept.watch_fresh(&mut table.stamps) {
+                return keys.update_watched(records, first, key, create, update, &mut watch);
+            }
             let mut watch = kept.watch(id, &mut table.stamps);
-            let keys = &mut table.keys;
             keys.update_watched(records, first, key, create, update, &mut watch);
         }
     }

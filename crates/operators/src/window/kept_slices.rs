@@ -5,28 +5,24 @@
 //! becomes a part with its entries in the same places, so that their stamps go along. What is dropped while a cut is being
 //! written stays among what is *gone* until that has what it needs.
 
-use std::collections::VecDeque;
-
 use ardea_core::{Cut, CutWriter, Epoch, Error, Key, Progress, RestoredEntry, Result};
 
 use super::frozen_slices::{FrozenSlices, Part};
+use super::gone_slices::{Body, GoneSlices, HeldKeys};
 use super::open_slices::{OpenSlices, SliceId, SliceTable};
+use super::pack_call::PackCall;
 use super::pack_ledger::{GoneEntry, PackLedger};
 use super::packs::{Packs, write_gone};
 use super::restored_slices::RestoredSlices;
 use super::slider::Stage;
 use super::spec::WindowSpec;
 use super::told::Told;
-use crate::keyed::{CutAt, CutLog, KeptAs, Stamps, Sweep};
+use crate::keyed::{CutAt, CutLog, Fresh, KeptAs, Stamps, Sweep};
 use crate::keyed_table::Watch;
 use crate::{KeyIndex, KeyedFold};
 
 /// How many entries a call looks at, at the most, for what belongs to a cut.
 const PLACES_PER_CALL: usize = 8 * 1024;
-/// How many places of keys a call frees, at the most: each is somewhere else in memory.
-const FREED_PER_CALL: usize = 512;
-/// How many bytes a call packs, about: those of some ten microseconds.
-const BYTES_PER_CALL: usize = 4 * 1024;
 
 /// What keeps the slices of a fold, if they are kept.
 pub(crate) type Kept<'a, F> =
@@ -40,10 +36,8 @@ pub(crate) struct KeptSlices<K, A> {
     log: CutLog,
     ledger: PackLedger,
     packing: Packing,
-    /// The earliest first.
-    gone: VecDeque<Gone<K, A>>,
-    /// How many parts, those that are gone among them, hold each key.
-    held: Vec<u32>,
+    gone: GoneSlices<K, A>,
+    held: HeldKeys,
     /// Where the cut that is being written goes on.
     at: WritesAt,
     restored: RestoredSlices<K, A>,
@@ -59,18 +53,6 @@ struct Packing {
     renews: usize,
     /// Why an entry could not be put aside.
     failed: Option<Error>,
-}
-
-/// A table or part that was dropped.
-struct Gone<K, A> {
-    /// The generation in which.
-    gone_in: u32,
-    body: Body<K, A>,
-}
-
-enum Body<K, A> {
-    Table(SliceTable<K, A>),
-    Part(Part<A>),
 }
 
 /// How far a cut is written. Entries only ever move from each of these places to those behind it.
@@ -106,8 +88,8 @@ impl<K: Key, A> KeptSlices<K, A> {
             log: CutLog::default(),
             ledger: PackLedger::default(),
             packing: Packing::default(),
-            gone: VecDeque::new(),
-            held: Vec::new(),
+            gone: GoneSlices::default(),
+            held: HeldKeys::default(),
             at: WritesAt::Begin,
             restored: RestoredSlices::default(),
         }
@@ -129,6 +111,15 @@ impl<K: Key, A> KeptSlices<K, A> {
         }
     }
 
+    /// As [`watch`](Self::watch), of a table whose accumulators have all changed since the last cut, so that only new keys have to be watched.
+    #[inline]
+    pub(crate) fn watch_fresh<'a>(&'a self, stamps: &'a mut Stamps) -> Option<Fresh<'a>> {
+        stamps.are_fresh(&self.log).then_some(Fresh {
+            stamps,
+            log: &self.log,
+        })
+    }
+
     /// Some entries of a table become those of a part: what late records brought is not pending any more. The keys' slots are held by
     /// it.
     pub(crate) fn freeze(
@@ -137,12 +128,7 @@ impl<K: Key, A> KeptSlices<K, A> {
         first: usize,
         (slots, slots_in_use): (&[u32], usize),
     ) {
-        if self.held.len() < slots_in_use {
-            self.held.resize(slots_in_use, 0);
-        }
-        for slot in slots {
-            self.held[*slot as usize] += 1;
-        }
+        self.held.hold(slots, slots_in_use);
         let id = table.id();
         if is_pending(id) {
             let mut watch = self.watch(id, &mut table.stamps);
@@ -159,31 +145,34 @@ impl<K: Key, A> KeptSlices<K, A> {
         frozen: &mut FrozenSlices<A>,
         index: &mut KeyIndex<K>,
     ) {
-        if self.log.writing().is_some() || part.slots.len() > PLACES_PER_CALL {
+        if self.is_needed(&part.stamps) || part.slots.len() > PLACES_PER_CALL {
             return self.bury(Body::Part(part));
         }
         for slot in &part.slots {
-            let_go(&mut self.held, index, *slot);
+            self.held.let_go(*slot, index);
         }
         frozen.recycle(part);
     }
 
     /// A table is not needed any more, but for cuts.
     pub(crate) fn drop_table(&mut self, table: SliceTable<K, A>, open: &mut OpenSlices<K, A>) {
-        match self.log.writing() {
-            Some(_) => self.bury(Body::Table(table)),
-            None => open.recycle(table),
+        match self.is_needed(&table.stamps) {
+            true => self.bury(Body::Table(table)),
+            false => open.recycle(table),
         }
     }
 
+    /// Whether the cut that is being written may hold some of these entries: not if all came behind it.
+    fn is_needed(&self, stamps: &Stamps) -> bool {
+        let writing = self.log.writing();
+        writing.is_some_and(|cut| !stamps.are_behind(cut))
+    }
+
     fn bury(&mut self, mut body: Body<K, A>) {
-        if self.log.writing().is_none() {
+        if !self.is_needed(body.stamps()) {
             body.drop_accs();
         }
-        self.gone.push_back(Gone {
-            gone_in: self.log.generation(),
-            body,
-        });
+        self.gone.push(self.log.generation(), body);
     }
 
     pub(crate) fn take_cut(&mut self, cut: Cut) {
@@ -217,7 +206,7 @@ impl<K: Key, A> KeptSlices<K, A> {
         if self.log.writing().is_none() {
             self.ledger.void();
             self.packing.begin(None);
-            self.gone.iter_mut().for_each(|gone| gone.body.drop_accs());
+            self.gone.drop_accs();
         }
         self.ledger.commit(self.log.base());
     }
@@ -229,31 +218,17 @@ impl<K: Key, A> KeptSlices<K, A> {
         frozen: &mut FrozenSlices<A>,
         index: &mut KeyIndex<K>,
     ) -> Progress {
-        let (mut left, writing) = (FREED_PER_CALL, self.log.writing());
-        while let Some(Gone { gone_in, body }) = self.gone.front_mut() {
-            if writing.is_some_and(|cut| cut.is_before(*gone_in)) {
-                break;
-            }
-            if let Body::Part(part) = body {
-                let keep = part.slots.len().saturating_sub(left);
-                left -= part.slots.len() - keep;
-                for slot in part.slots.drain(keep..) {
-                    let_go(&mut self.held, index, slot);
-                }
-                if keep > 0 {
-                    return Progress::MADE;
-                }
-            }
-            if let WritesAt::Gone(at) = &mut self.at {
-                *at = at.saturating_sub(1);
-            }
-            match self.gone.pop_front().map(|gone| gone.body) {
-                Some(Body::Part(part)) => frozen.recycle(part),
-                Some(Body::Table(table)) => open.recycle(table),
-                None => {}
-            }
+        let is_needed = |gone_in| {
+            let writing = self.log.writing();
+            writing.is_some_and(|cut| cut.is_before(gone_in))
+        };
+        let (went, progress) =
+            self.gone
+                .release(is_needed, (open, frozen), (&mut self.held, index));
+        if let WritesAt::Gone(at) = &mut self.at {
+            *at = at.saturating_sub(went);
         }
-        Progress::DONE
+        progress
     }
 
     /// Writes on at the cut that was taken last.
@@ -341,12 +316,7 @@ impl<K: Key, A> KeptSlices<K, A> {
             return Ok(true);
         };
         sweep.left = PLACES_PER_CALL;
-        let mut call = Call {
-            kept: &self.kept,
-            packs: &mut self.packing.packs,
-            sweep,
-            bytes: 0,
-        };
+        let mut call = PackCall::new(&self.kept, &mut self.packing.packs, sweep);
         if let WritesAt::Open(from) = self.at {
             for table in open.tables_from(from) {
                 self.at = WritesAt::Open(table.id());
@@ -374,11 +344,10 @@ impl<K: Key, A> KeptSlices<K, A> {
             self.at = WritesAt::Gone(0);
         }
         if let WritesAt::Gone(from) = self.at {
-            let gone = self.gone.iter_mut().enumerate().skip(from);
-            for (at, Gone { gone_in, body }) in gone {
+            for (at, (gone_in, body)) in self.gone.from(from) {
                 self.at = WritesAt::Gone(at);
                 let is_packed = match body {
-                    _ if !call.sweep.cut.is_before(*gone_in) => true,
+                    _ if !call.cut().is_before(gone_in) => true,
                     Body::Table(table) => table.pack(&mut call)?,
                     Body::Part(part) => part.pack(index, &mut call)?,
                 };
@@ -517,69 +486,51 @@ impl<K: Key, A> Watch<K, A> for SliceWatch<'_, K, A> {
     }
 }
 
-impl<K: Key, A> Body<K, A> {
-    fn drop_accs(&mut self) {
-        match self {
-            Body::Table(table) => drop(table.keys.drain_values()),
-            Body::Part(part) => part.accs.clear(),
-        }
-    }
-}
-
-impl<K: Key, A> SliceTable<K, A> {
-    fn pack(&mut self, call: &mut Call<'_, K, A>) -> Result<bool> {
-        let of = (self.id(), is_pending(self.id()));
-        let (keys, accs) = (self.keys.keys(), self.keys.values());
-        call.pack(&mut self.stamps, of, |at| (&keys[at], &accs[at]))
-    }
-}
-
-impl<A> Part<A> {
-    fn pack<K: Key>(&mut self, index: &KeyIndex<K>, call: &mut Call<'_, K, A>) -> Result<bool> {
-        let of = (self.id(), false);
-        let (slots, accs) = (&self.slots, &self.accs);
-        call.pack(&mut self.stamps, of, |at| (index.key(slots[at]), &accs[at]))
-    }
-}
-
-/// A call of `write_cut`.
-struct Call<'a, K, A> {
-    kept: &'a KeptAs<K, A>,
-    packs: &'a mut Packs,
-    sweep: &'a mut Sweep,
-    /// How many it has packed.
-    bytes: usize,
-}
-
-impl<K: Key, A> Call<'_, K, A> {
-    fn pack<'e>(
-        &mut self,
-        stamps: &mut Stamps,
-        of: (SliceId, bool),
-        entry: impl Fn(usize) -> (&'e K, &'e A),
-    ) -> Result<bool>
-    where
-        K: 'e,
-        A: 'e,
-    {
-        stamps.sweep(self.sweep, |at| {
-            let (key, acc) = entry(at);
-            self.bytes += self.packs.add(self.kept, of, key, acc)?;
-            Ok(self.bytes < BYTES_PER_CALL && self.packs.has_room())
-        })
-    }
-}
-
 /// Whether the windows that were emitted before do not know yet of what an open table holds.
-fn is_pending((_, number): SliceId) -> bool {
+pub(super) fn is_pending((_, number): SliceId) -> bool {
     number > 0
 }
 
-/// A part does not hold a key any more.
-fn let_go<K: Key>(held: &mut [u32], index: &mut KeyIndex<K>, slot: u32) {
-    let held = &mut held[slot as usize];
-    *held -= 1;
-    if *held == 0 {
-        index.remove(slot);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_core::StateCodec;
+    use std::borrow::Cow;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    struct Plain;
+
+    impl StateCodec<u64> for Plain {
+        fn put(&self, value: &u64, out: &mut Vec<u8>) -> Result<()> {
+            out.extend_from_slice(&value.to_le_bytes());
+            Ok(())
+        }
+
+        fn get(&self, bytes: &[u8]) -> Result<u64> {
+            let bytes = bytes.try_into().map_err(|_| crate::keyed::cut_short())?;
+            Ok(u64::from_le_bytes(bytes))
+        }
+    }
+
+    fn table(kept: &mut KeptSlices<u64, u64>, slice: i64) -> SliceTable<u64, u64> {
+        let mut table = SliceTable::new((slice, 0));
+        table.keys.get_or_insert(Cow::Owned(7), || 1);
+        kept.watch((slice, 0), &mut table.stamps).inserted(0);
+        table
+    }
+
+    #[test]
+    fn of_what_is_dropped_only_that_stays_which_the_cut_may_hold() {
+        let spec = WindowSpec::tumbling(Duration::from_secs(1)).unwrap();
+        let mut open = OpenSlices::new(spec);
+        let mut kept = KeptSlices::new(&spec, KeptAs::new(Arc::new(Plain), Arc::new(Plain)));
+        let before = table(&mut kept, 1);
+        kept.take_cut(Cut::full(Epoch(1)));
+        let behind = table(&mut kept, 2);
+        kept.drop_table(behind, &mut open);
+        assert_eq!(kept.gone.from(0).count(), 0);
+        kept.drop_table(before, &mut open);
+        assert_eq!(kept.gone.from(0).count(), 1);
     }
 }

@@ -56,6 +56,26 @@ pub(crate) fn put_entry<K: Key, A>(
     Ok(())
 }
 
+/// The most bytes that a small entry takes.
+pub(crate) const SMALL_BYTES: usize = 1 + 2 * 10;
+
+/// Writes an entry that is integers, of the table that the one before it is of, to the front of `out`; its length.
+#[inline]
+pub(crate) fn put_small(out: &mut [u8; SMALL_BYTES], key: Integer, acc: Integer) -> usize {
+    out[0] = 1 + key.of() as u8 + KINDS * acc.of() as u8;
+    let mut at = 1;
+    for mut left in [key.magnitude(), acc.magnitude()] {
+        while left >= 0x80 {
+            out[at] = left as u8 | 0x80;
+            left >>= 7;
+            at += 1;
+        }
+        out[at] = left as u8;
+        at += 1;
+    }
+    at
+}
+
 /// The sequence of a pack, and its number; none if the entry is older than packs are.
 pub(crate) fn place_of(entry: &RestoredEntry<'_>) -> Result<Option<(u64, u32)>> {
     if !entry.value.starts_with(&MARK) {
@@ -254,6 +274,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_small_entry_is_written_like_any_other(key in any::<i64>(), acc in any::<i64>(), slice in any::<i64>()) {
+            let (key, acc) = (key & !1, acc & !1);
+            let of = ((slice, 0), false);
+            let mut general = Vec::new();
+            put_entry(&mut general, (false, Some(of)), &kept(), (of, &key, &acc)).unwrap();
+            let mut small = [0; SMALL_BYTES];
+            let bytes = put_small(&mut small, Integer::from(key), Integer::from(acc));
+            prop_assert_eq!(&small[..bytes], general.as_slice());
+        }
+
         #[test]
         fn keys_and_accumulators_come_back_in_order_with_their_slices(
             entries in prop::collection::vec(

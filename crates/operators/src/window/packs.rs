@@ -5,7 +5,7 @@
 use ardea_core::{Key, PARTITION_COUNT, PartitionId, Result, StateChunk};
 
 use super::open_slices::SliceId;
-use super::pack_form::{place, put_entry};
+use super::pack_form::{SMALL_BYTES, place, put_entry, put_small};
 use crate::keyed::KeptAs;
 
 /// About how many bytes a pack has at the most: so much of each partition is held while a cut is written.
@@ -13,14 +13,18 @@ const PACK_BYTES: usize = 16 * 1024;
 /// How many bytes of each partition gather before they go to its pack. Keys come in no order of their partitions: packs themselves lie so that
 /// a thousand ends of them have no room in the caches near a core, these do.
 const NEAR_BYTES: usize = 200;
+/// About how many bytes of entries are added together.
+const TOGETHER_BYTES: usize = 1024;
 
 /// The packs of the cut that is being written, by partition.
 #[derive(Default)]
 pub(crate) struct Packs {
     /// None until something is packed.
     buffers: Vec<Buffer>,
-    /// The entry that is being added.
+    /// The entry that is being added, or was last.
     entry: Vec<u8>,
+    /// Where those go that are added together.
+    partitions: Vec<u16>,
     /// The partitions that the cut has something of.
     used: Vec<u16>,
     /// Those whose buffers are full.
@@ -46,6 +50,10 @@ struct Buffer {
 pub(crate) type PackCounts = Vec<(u16, u32)>;
 
 impl Packs {
+    /// How many entries are added together at the most: the places where they go are asked for all at a time, so that they are not waited
+    /// for one after the other.
+    pub(crate) const TOGETHER: usize = 32;
+
     /// What was packed is void; another cut begins.
     pub(crate) fn clear(&mut self) {
         for partition in self.used.drain(..) {
@@ -67,6 +75,40 @@ impl Packs {
         self.full.is_empty()
     }
 
+    /// How many entries of the size of the last are to be added together: of larger ones behind it, so many as well.
+    pub(crate) fn together(&self) -> usize {
+        match self.entry.len() {
+            0 => 1,
+            bytes => (TOGETHER_BYTES / bytes).clamp(1, Self::TOGETHER),
+        }
+    }
+
+    /// Adds what the table, which may be pending, has of some keys; how many bytes that takes.
+    ///
+    /// # Errors
+    /// The codec's. What comes behind the entry that it can't write has not been added then.
+    pub(crate) fn add_all<'e, K: Key + 'e, A: 'e>(
+        &mut self,
+        kept: &KeptAs<K, A>,
+        of: (SliceId, bool),
+        entries: impl Iterator<Item = (&'e K, &'e A)> + Clone,
+    ) -> Result<usize> {
+        self.make_buffers();
+        let mut partitions = std::mem::take(&mut self.partitions);
+        partitions.clear();
+        partitions.extend(entries.clone().map(|(key, _)| place_of_key(key)));
+        let touched = partitions
+            .iter()
+            .map(|it| self.buffers[usize::from(*it)].touch());
+        std::hint::black_box(touched.fold(0, |sum, byte| sum ^ byte));
+        let mut added = partitions.iter().zip(entries);
+        let bytes = added.try_fold(0, |bytes, (partition, (key, acc))| {
+            Ok(bytes + self.add_to(*partition, kept, of, (key, acc))?)
+        });
+        self.partitions = partitions;
+        bytes
+    }
+
     /// Adds what the table, which may be pending, has of a key; how many bytes that takes.
     ///
     /// # Errors
@@ -78,13 +120,34 @@ impl Packs {
         key: &K,
         acc: &A,
     ) -> Result<usize> {
+        self.make_buffers();
+        self.add_to(place_of_key(key), kept, of, (key, acc))
+    }
+
+    fn make_buffers(&mut self) {
         if self.buffers.is_empty() {
             let buffers = std::iter::repeat_with(Buffer::new);
             self.buffers = buffers.take(PARTITION_COUNT as usize).collect();
         }
-        let partition = PartitionId::of(key).index() as u16;
+    }
+
+    fn add_to<K: Key, A>(
+        &mut self,
+        partition: u16,
+        kept: &KeptAs<K, A>,
+        of: (SliceId, bool),
+        (key, acc): (&K, &A),
+    ) -> Result<usize> {
         let buffer = &mut self.buffers[usize::from(partition)];
         let before = buffer.len();
+        if buffer.group == Some(of)
+            && let (Some(key), Some(acc)) = (kept.integer_key(key), kept.integer_state(acc))
+            && let Some(near) = buffer.room_for_small()
+        {
+            let bytes = put_small(near, key, acc);
+            buffer.is_near += bytes as u8;
+            return Ok(self.added(partition, before));
+        }
         self.entry.clear();
         put_entry(
             &mut self.entry,
@@ -97,12 +160,18 @@ impl Packs {
         if !std::mem::replace(&mut buffer.is_used, true) {
             self.used.push(partition);
         }
-        let after = buffer.len();
+        Ok(self.added(partition, before))
+    }
+
+    /// An entry has been added to the buffer of this partition, which had so many bytes; how many it has more.
+    #[inline]
+    fn added(&mut self, partition: u16, before: usize) -> usize {
+        let after = self.buffers[usize::from(partition)].len();
         if before < PACK_BYTES && after >= PACK_BYTES {
             self.full.push(partition);
         }
         self.entries += 1;
-        Ok(after - before)
+        after - before
     }
 
     /// Writes a full buffer as a pack of the state of this name; whether there was one.
@@ -183,6 +252,19 @@ impl Buffer {
         self.bytes.len() + usize::from(self.is_near)
     }
 
+    /// Where the next bytes go, if a small entry has room there.
+    #[inline]
+    fn room_for_small(&mut self) -> Option<&mut [u8; SMALL_BYTES]> {
+        let near = self.near.get_mut(usize::from(self.is_near)..)?;
+        near.first_chunk_mut()
+    }
+
+    /// Reads what is needed to append an entry, and so has its memory come.
+    fn touch(&self) -> u8 {
+        let end = self.near.get(usize::from(self.is_near));
+        self.is_near ^ end.copied().unwrap_or_default()
+    }
+
     fn append(&mut self, entry: &[u8]) {
         if usize::from(self.is_near) + entry.len() > NEAR_BYTES {
             self.bring_together();
@@ -212,6 +294,11 @@ impl Buffer {
     }
 }
 
+/// The partition of a key.
+fn place_of_key(key: &impl Key) -> u16 {
+    PartitionId::of(key).index() as u16
+}
+
 /// Says that a pack is gone.
 pub(crate) fn write_gone(
     chunk: &mut StateChunk,
@@ -233,7 +320,7 @@ mod tests {
     use super::*;
     use crate::keyed::cut_short;
     use crate::window::pack_form::{place_of, unpack};
-    use ardea_core::{RestoredEntry, StateCodec};
+    use ardea_core::{Integer, RestoredEntry, StateCodec};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use std::sync::Arc;
@@ -334,5 +421,62 @@ mod tests {
             prop_assert!(packs.counts().is_empty() && written(&mut packs).is_empty());
         }
 
+    }
+
+    /// Even ones are integers.
+    struct Numbers;
+
+    impl StateCodec<u64> for Numbers {
+        fn put(&self, value: &u64, out: &mut Vec<u8>) -> Result<()> {
+            out.extend_from_slice(&value.to_le_bytes());
+            Ok(())
+        }
+
+        fn get(&self, bytes: &[u8]) -> Result<u64> {
+            let bytes = bytes.try_into().map_err(|_| cut_short())?;
+            Ok(u64::from_le_bytes(bytes))
+        }
+
+        fn integer(&self, value: &u64) -> Option<Integer> {
+            value.is_multiple_of(2).then(|| Integer::from(*value))
+        }
+
+        fn get_integer(&self, integer: Integer) -> Result<u64> {
+            Ok(integer.value())
+        }
+    }
+
+    #[test]
+    fn small_entries_that_are_added_together_come_back_from_the_packs_of_their_partition() {
+        let kept = KeptAs::<u64, u64>::new(Arc::new(Numbers), Arc::new(Numbers));
+        let of_one = |key: &u64| PartitionId::of(key).index() == 7;
+        let keys: Vec<u64> = (0..).filter(of_one).take(9).collect();
+        let (mut packs, mut chunk) = (Packs::default(), StateChunk::default());
+        let mut put = BTreeSet::new();
+        for slice in 0..1_000_i64 {
+            let of = ((slice / 3, 0), slice % 3 == 0);
+            let accs: Vec<u64> = (0..9).map(|n| (slice as u64 * 9 + n) << (n * 5)).collect();
+            packs.add_all(&kept, of, keys.iter().zip(&accs)).unwrap();
+            put.extend(keys.iter().zip(accs).map(|(key, acc)| (of, *key, acc)));
+            while packs.write_full(("s", 5), &mut chunk).unwrap() {}
+        }
+        assert_eq!(packs.entries(), 9_000);
+        assert!(packs.write_at(0, ("s", 5), &mut chunk).unwrap());
+        assert!(chunk.len() > 2);
+        let mut read = BTreeSet::new();
+        for written in &chunk {
+            let entry = RestoredEntry {
+                state: written.state,
+                partition: written.partition,
+                key: written.key,
+                value: written.value.unwrap(),
+            };
+            let take = |of, key, acc| {
+                assert!(read.insert((of, key, acc)));
+                Ok(())
+            };
+            unpack(&kept, &entry, take).unwrap();
+        }
+        assert!(read == put);
     }
 }

@@ -1,0 +1,147 @@
+//! Goes through the entries of open tables and frozen parts, and packs those that belong to a cut.
+
+use ardea_core::{Key, Result};
+
+use super::frozen_slices::Part;
+use super::kept_slices::is_pending;
+use super::open_slices::{SliceId, SliceTable};
+use super::packs::Packs;
+use crate::KeyIndex;
+use crate::keyed::{CutAt, KeptAs, Stamps, Sweep};
+
+/// How many bytes a call packs, about: those of some ten microseconds.
+const BYTES_PER_CALL: usize = 4 * 1024;
+
+/// Packs what belongs to a cut, for as long as a call may take.
+pub(super) struct PackCall<'a, K, A> {
+    kept: &'a KeptAs<K, A>,
+    packs: &'a mut Packs,
+    sweep: &'a mut Sweep,
+    /// How many it has packed.
+    bytes: usize,
+}
+
+impl<'a, K: Key, A> PackCall<'a, K, A> {
+    pub(super) fn new(kept: &'a KeptAs<K, A>, packs: &'a mut Packs, sweep: &'a mut Sweep) -> Self {
+        PackCall {
+            kept,
+            packs,
+            sweep,
+            bytes: 0,
+        }
+    }
+
+    /// The cut that is being written.
+    pub(super) fn cut(&self) -> CutAt {
+        self.sweep.cut
+    }
+
+    /// Packs what the cut holds of these entries, some of them together; whether all are packed.
+    fn pack<'e>(
+        &mut self,
+        stamps: &mut Stamps,
+        of: (SliceId, bool),
+        entry: impl Fn(usize) -> (&'e K, &'e A),
+    ) -> Result<bool>
+    where
+        K: 'e,
+        A: 'e,
+    {
+        let mut places = [0; Packs::TOGETHER];
+        let (mut count, mut most) = (0, self.packs.together());
+        let mut add = |places: &[usize]| -> Result<(usize, bool)> {
+            let entries = places.iter().map(|at| entry(*at));
+            self.bytes += self.packs.add_all(self.kept, of, entries)?;
+            let has_room = self.bytes < BYTES_PER_CALL && self.packs.has_room();
+            Ok((self.packs.together(), has_room))
+        };
+        let is_packed = stamps.sweep(self.sweep, |at| {
+            places[count] = at;
+            count += 1;
+            if count < most {
+                return Ok(true);
+            }
+            count = 0;
+            let (next, has_room) = add(&places[..most])?;
+            most = next;
+            Ok(has_room)
+        })?;
+        let has_room = count == 0 || add(&places[..count])?.1;
+        Ok(is_packed && has_room)
+    }
+}
+
+impl<K: Key, A> SliceTable<K, A> {
+    pub(super) fn pack(&mut self, call: &mut PackCall<'_, K, A>) -> Result<bool> {
+        let of = (self.id(), is_pending(self.id()));
+        let (keys, accs) = (self.keys.keys(), self.keys.values());
+        call.pack(&mut self.stamps, of, |at| (&keys[at], &accs[at]))
+    }
+}
+
+impl<A> Part<A> {
+    pub(super) fn pack<K: Key>(
+        &mut self,
+        index: &KeyIndex<K>,
+        call: &mut PackCall<'_, K, A>,
+    ) -> Result<bool> {
+        let of = (self.id(), false);
+        let (slots, accs) = (&self.slots, &self.accs);
+        call.pack(&mut self.stamps, of, |at| (index.key(slots[at]), &accs[at]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyed::{CutLog, cut_short};
+    use ardea_core::{Cut, Epoch, StateCodec};
+    use std::borrow::Cow;
+    use std::sync::Arc;
+
+    struct Plain;
+
+    impl StateCodec<u64> for Plain {
+        fn put(&self, value: &u64, out: &mut Vec<u8>) -> Result<()> {
+            out.extend_from_slice(&value.to_le_bytes());
+            Ok(())
+        }
+
+        fn get(&self, bytes: &[u8]) -> Result<u64> {
+            let bytes = bytes.try_into().map_err(|_| cut_short())?;
+            Ok(u64::from_le_bytes(bytes))
+        }
+    }
+
+    #[test]
+    fn a_call_packs_no_more_of_many_small_tables_than_of_one_large_one() {
+        let kept = KeptAs::new(Arc::new(Plain), Arc::new(Plain));
+        let mut log = CutLog::default();
+        let table = |slice| {
+            let mut table = SliceTable::new((slice, 0));
+            table.keys.get_or_insert(Cow::Owned(7), || 1);
+            table.stamps.push(&log);
+            table
+        };
+        let mut tables: Vec<SliceTable<u64, u64>> = (0..2_000).map(table).collect();
+        log.take_cut(Cut::full(Epoch(1)));
+        let mut packs = Packs::default();
+        let mut sweep = Sweep {
+            cut: log.writing().unwrap(),
+            left: usize::MAX,
+            renews_to: 0,
+            renews: 0,
+            oldest: u32::MAX,
+        };
+        let (mut calls, mut at) = (0, 0);
+        while at < tables.len() {
+            calls += 1;
+            let mut call = PackCall::new(&kept, &mut packs, &mut sweep);
+            while at < tables.len() && tables[at].pack(&mut call).unwrap() {
+                at += 1;
+            }
+        }
+        assert_eq!(packs.entries(), 2_000);
+        assert!(calls > 5, "{calls}");
+    }
+}
