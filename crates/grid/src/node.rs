@@ -4,7 +4,7 @@
 //! says what is to be done. The simulation drives it as any shell does.
 //!
 //! * `config`: what it is set to; `desk`: who asks; `seen`: what others have asked; `refill`: at which rate copies are filled; `reader`: reads from other threads; `watching`, `tellers`: hearing
-//!   what happens to a map, and telling it; `touched`: of what others have still to hear.
+//!   what happens to a map, and telling it; `touched`: of what others have still to hear; `ticking`: what follows when time passes.
 
 mod config;
 mod desk;
@@ -12,6 +12,7 @@ mod reader;
 mod refill;
 mod seen;
 mod tellers;
+mod ticking;
 mod touched;
 mod watching;
 
@@ -131,6 +132,8 @@ pub struct Node {
     watching: Watching,
     /// Whose copies have done something of which others have not heard yet.
     touched: Touched,
+    /// Whose copies time may lead to more.
+    awake: Touched,
     claims: BTreeMap<PartitionNumber, Vec<Claim>>,
     /// The claims are others than the council knows.
     has_claims: bool,
@@ -178,6 +181,7 @@ impl Node {
             refill: Refill::new(config.refill_rate, config.replica.resend),
             council,
             touched: Touched::new(config.partitions),
+            awake: Touched::new(config.partitions),
             config,
             quota,
             seen: BTreeMap::new(),
@@ -300,31 +304,6 @@ impl Node {
         actions.append(&mut self.actions);
     }
 
-    fn tick(&mut self, now: Duration) {
-        self.council(now, CouncilEvent::Tick);
-        if self.is_out {
-            return;
-        }
-        for partition in 0..self.config.partitions {
-            // Most members are no primary of most partitions: others have nothing to do with time.
-            let replica = self.shared.replica(partition);
-            if replica.is_some_and(|replica| replica.is_primary()) {
-                self.with(now, partition, |replica, out| replica.tick(now, out));
-            }
-        }
-        let since = self
-            .ticked
-            .map_or(Duration::ZERO, |before| now.saturating_sub(before));
-        self.ticked = Some(now);
-        self.refill.earn(since);
-        self.refill(now);
-        for step in self.desk.tick(now) {
-            self.try_it(now, Some(step));
-        }
-        self.forget_watchers(now);
-        self.keep_watching(now);
-    }
-
     fn hear(&mut self, now: Duration, from: Member, word: Word) {
         match word {
             Word::Council(word) => self.council(now, CouncilEvent::From(from, word)),
@@ -401,6 +380,7 @@ impl Node {
         let noted = replica.take_noted();
         drop(replica);
         self.touched.add(partition);
+        self.awake.add(partition);
         // Who watches hears of a change before who made it is answered.
         if !noted.is_empty() {
             self.tell_noted(partition, noted);

@@ -370,6 +370,16 @@ impl Replica {
         }
     }
 
+    /// Whether nothing comes of it that time passes, until something else happens to it: all that there is is everywhere, all know
+    /// that, and nothing expires; or it is no primary.
+    pub fn rests(&self) -> bool {
+        let end = self.log.end();
+        match &self.role {
+            Role::Primary(it) => it.rests(end) && self.applied == end && !self.shelf.expires(),
+            _ => true,
+        }
+    }
+
     /// Time has passed.
     pub fn tick(&mut self, now: Duration, out: &mut Vec<ReplicaAction>) {
         if let Role::Primary(_) = self.role {
@@ -378,11 +388,6 @@ impl Replica {
             self.settle(out);
             self.flush(now, out);
         }
-    }
-
-    /// Whether it is the primary, as it knows it.
-    pub fn is_primary(&self) -> bool {
-        matches!(self.role, Role::Primary(_))
     }
 
     /// Whether it would read and write, if its member may act.

@@ -180,6 +180,11 @@ impl Shelf {
         (parcels, None)
     }
 
+    /// Whether anything in it expires some time.
+    pub fn expires(&self) -> bool {
+        self.maps.iter().any(|(_, store)| store.expiring() > 0)
+    }
+
     /// Some keys that have expired by then, found among so many slots from a place on, and where to go on.
     pub fn expired(&self, from: Cursor, now: i64, slots: usize) -> (Vec<(MapId, Bytes)>, Cursor) {
         let mut found = Vec::new();

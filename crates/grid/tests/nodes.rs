@@ -34,6 +34,8 @@ struct Harbour {
     ended: BTreeMap<u64, Outcome>,
     /// Requests that were sent, with who sent them.
     requests: Vec<(u64, Member, Word)>,
+    /// What copies say to each other is lost.
+    loses_words_of_copies: bool,
     now: Duration,
 }
 
@@ -71,6 +73,9 @@ impl Harbour {
                 match action {
                     NodeAction::Tell(to, word) => {
                         let to: u64 = to.endpoint.parse().unwrap();
+                        if matches!(word, Word::Replica(..)) && self.loses_words_of_copies {
+                            continue;
+                        }
                         if let Word::Request { .. } = word {
                             self.requests.push((to, me.clone(), word.clone()));
                         }
@@ -146,6 +151,23 @@ fn a_request_of_who_is_gone_that_comes_once_more_is_not_carried_out_again() {
     assert_eq!(record.primary(), Some(MemberId(1)));
     harbour.happens(1, NodeEvent::From(from, request));
     assert_eq!(harbour.value(2, 1, partition), value("a"));
+}
+
+#[test]
+fn a_change_behind_a_long_rest_is_sent_again_when_it_is_lost() {
+    let mut harbour = Harbour::of(2);
+    let partition = harbour.partition_of(1);
+    harbour.pass(60_000);
+    harbour.loses_words_of_copies = true;
+    harbour.happens(1, NodeEvent::Ask(1, partition, append("a")));
+    harbour.loses_words_of_copies = false;
+    assert!(!harbour.ended.contains_key(&1));
+    harbour.pass(1_000);
+    assert_eq!(
+        harbour.value(2, 2, partition),
+        Outcome::Answered(Answer::Value(Some("a".into())))
+    );
+    assert!(harbour.ended.contains_key(&1));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Partitions whose copies have done something of which others have not heard yet.
+//! Partitions whose copies have done something: of which others have not heard yet, or that time may lead to more.
 
 use std::collections::VecDeque;
 
@@ -35,6 +35,11 @@ impl Touched {
         Some(partition)
     }
 
+    /// All of them.
+    pub fn take(&mut self) -> Vec<PartitionNumber> {
+        std::iter::from_fn(|| self.next()).collect()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -50,10 +55,7 @@ mod tests {
         for partition in [2, 1, 2, 9, 1] {
             touched.add(partition);
         }
-        assert_eq!(
-            std::iter::from_fn(|| touched.next()).collect::<Vec<_>>(),
-            [2, 1]
-        );
+        assert_eq!(touched.take(), [2, 1]);
         assert!(touched.is_empty());
         touched.add(2);
         assert_eq!(touched.next(), Some(2));

@@ -60,7 +60,27 @@ pub(super) struct Peer {
     pub is_needed: bool,
 }
 
+impl Primary {
+    /// Whether nobody waits, and everybody has all changes up to the `end` and has been told so.
+    pub(super) fn rests(&self, end: u64) -> bool {
+        let is_calm = self.settled == end && !self.is_frozen && self.waiting.is_empty();
+        is_calm && self.peers.iter().all(|peer| peer.rests(end))
+    }
+}
+
 impl Peer {
+    /// Whether it has everything, has made it, and has been told that all have it.
+    fn rests(&self, end: u64) -> bool {
+        let has_all = self.acked == end && self.sent == end && self.made >= end;
+        has_all && self.is_needed && self.was_heard && self.told == end && !self.sent_at.is_zero()
+    }
+
+    /// It has not been waited for until now.
+    fn stands(&mut self, now: Duration) {
+        self.stood = (self.acked, now);
+        self.again = 0;
+    }
+
     fn new(holder: Holder, start: u64, is_needed: bool) -> Self {
         Peer {
             member: holder.member,
@@ -222,6 +242,9 @@ impl Replica {
                     continue;
                 };
                 is_due = false;
+                if peer.sent == peer.acked && peer.went_back != Some(peer.acked) {
+                    peer.stands(now);
+                }
                 let before = peer.sent;
                 peer.sent += changes.len() as u64;
                 (peer.sent_at, peer.told) = (now.max(Duration::from_nanos(1)), settled);
@@ -249,8 +272,7 @@ impl Replica {
         for peer in &mut primary.peers {
             let is_late = now >= peer.sent_at + self.config.resend;
             if peer.acked == peer.sent || peer.acked != peer.stood.0 {
-                peer.stood = (peer.acked, now);
-                peer.again = 0;
+                peer.stands(now);
             } else if now >= peer.stood.1 + self.config.resend * (1 << peer.again.min(DOUBLED)) {
                 peer.stood.1 = now;
                 peer.again += 1;
@@ -289,8 +311,9 @@ impl Replica {
         peer.was_heard = true;
         peer.made = peer.made.max(have.made);
         peer.acked = peer.acked.max(have.upto.min(end));
-        // Everything that is under way behind what is missing says so: once is enough.
-        let is_news = have.gap && peer.went_back != Some(peer.acked);
+        // Everything that is under way behind what is missing says so: once is enough, and not at all when it has come after all.
+        let is_missing = have.gap && peer.sent > peer.acked;
+        let is_news = is_missing && peer.went_back != Some(peer.acked);
         if is_news {
             peer.went_back = Some(peer.acked);
             peer.sent = peer.acked;

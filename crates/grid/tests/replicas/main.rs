@@ -1,5 +1,6 @@
 //! Copies of one partition, with words between them delivered by hand: in order, lost, doubled, in any order.
 
+mod again;
 mod any_order;
 
 use std::collections::BTreeMap;
@@ -147,15 +148,24 @@ impl Bench {
         self.with(to, |copy, out| copy.hear(MemberId(from), word, out));
     }
 
+    /// Time has passed for this copy.
+    fn tick(&mut self, id: u64) {
+        let now = self.now;
+        self.with(id, |copy, out| {
+            if !copy.rests() {
+                copy.tick(now, out);
+            }
+        });
+    }
+
     /// Time passes, and everything arrives, until nothing changes any more.
     fn calm(&mut self) {
         for _ in 0..20 {
             self.now += Duration::from_secs(1);
             let ids: Vec<u64> = self.copies.keys().copied().collect();
             for id in ids {
-                let now = self.now;
+                self.tick(id);
                 self.with(id, |copy, out| {
-                    copy.tick(now, out);
                     if copy.wants_entries() {
                         copy.pull(out);
                     }
@@ -250,8 +260,7 @@ fn without_synchronous_backups_no_copy_is_whole_that_is_ahead_of_another() {
     bench.install(&record(2, 1, &whole, &[holder(3, 2)]));
     for _ in 0..20 {
         bench.now += Duration::from_secs(1);
-        let now = bench.now;
-        bench.with(1, |copy, out| copy.tick(now, out));
+        bench.tick(1);
         bench.with(3, |copy, out| copy.pull(out));
         // Nothing reaches the second.
         bench.under_way.retain(|(_, to, _)| *to != 2);
@@ -373,56 +382,6 @@ fn nothing_is_read_or_written_while_an_heir_takes_over() {
     bench.calm();
     assert_eq!(bench.get(2, "key"), value("value"));
     assert_eq!(bench.get(1, "key"), Outcome::Refused(Refusal::NotPrimary));
-}
-
-#[test]
-fn what_is_missing_is_sent_again_once_however_much_came_behind_it() {
-    let mut bench = pair();
-    let puts: Vec<u64> = (0..10)
-        .map(|key| bench.put(1, &key.to_string(), "value"))
-        .collect();
-    bench.under_way.remove(0);
-    // The others arrive, and the backup says each time that something is missing.
-    for _ in 0..9 {
-        bench.deliver(0);
-    }
-    assert_eq!(bench.under_way.len(), 9);
-    for _ in 0..9 {
-        bench.deliver(0);
-    }
-    assert_eq!(bench.under_way.len(), 1);
-    // That is lost too: it is sent again in time, though writes go on.
-    bench.under_way.clear();
-    for _ in 0..20 {
-        bench.now += Duration::from_millis(100);
-        bench.put(1, "busy", "value");
-        let now = bench.now;
-        bench.with(1, |copy, out| copy.tick(now, out));
-        while !bench.under_way.is_empty() {
-            bench.deliver(0);
-        }
-    }
-    assert!(puts.iter().all(|put| bench.answers[put] == done()));
-}
-
-#[test]
-fn what_nobody_answers_is_sent_again_ever_more_seldom() {
-    let mut bench = pair();
-    let put = bench.put(1, "key", "value");
-    for _ in 0..200 {
-        bench.now += Duration::from_millis(50);
-        let now = bench.now;
-        bench.with(1, |copy, out| copy.tick(now, out));
-    }
-    let changes = bench.under_way.iter().map(|(_, _, word)| match &word.say {
-        Say::Append { changes, .. } => changes.len(),
-        _ => 0,
-    });
-    let sent: usize = changes.sum();
-    assert!((5..15).contains(&sent), "{sent}");
-    bench.under_way.truncate(1);
-    bench.calm();
-    assert!(bench.is_answered(put));
 }
 
 #[test]
