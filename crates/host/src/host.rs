@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_api::{Server, ServerConfig};
 use ardea_archive::Archives;
@@ -15,6 +16,7 @@ use ardea_scheduler::{
 };
 use ardea_shelter::{GridShelf, HostShelter, HostShelterSetup};
 use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{Instant, sleep};
 
 use crate::HostSetup;
 use crate::directory::{API, JOB, PID, VERSION, holder};
@@ -22,6 +24,11 @@ use crate::identity::{check_name, claim, is_claimed};
 use crate::kept::{host_folder, local_folder};
 use crate::served::Served;
 use crate::sheltered::clear_away;
+
+/// For how long a process that was killed may have what was its own: the system takes it apart in its own time.
+const DIES_WITHIN: Duration = Duration::from_secs(2);
+/// How often it is looked whether that is over.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The process that stands for a machine in a cluster: a candidate for the mastership of its jobs, a runner of containers, and the
 /// REST interface.
@@ -53,7 +60,7 @@ impl Host {
         is_claimed(&*setup.state, &setup.cluster.name).await?;
         let folder = &setup.cluster.directory;
         let own = host_folder(folder, &setup.name);
-        let name = hold_name(&setup.name, &own)?;
+        let name = hold_name(&setup.name, &own).await?;
         let programs = &setup.programs;
         // Containers of `local` are found by whichever process of this machine leads their job: one folder for all of them.
         let local = runner(&setup, local_folder(folder));
@@ -205,7 +212,7 @@ fn cut_off(error: JoinError) -> Error {
 }
 
 /// Keeps others of this machine from having the same name, as long as this is not dropped: one that hangs is still there.
-fn hold_name(name: &str, folder: &Path) -> Result<File> {
+async fn hold_name(name: &str, folder: &Path) -> Result<File> {
     let failed = |error| {
         let what = format!("cannot use {}", folder.display());
         let error = Error::new(ErrorCode::WriteFailed, what).because(error);
@@ -217,15 +224,17 @@ fn hold_name(name: &str, folder: &Path) -> Result<File> {
         .append(true)
         .open(folder.join("lock"));
     let file = file.map_err(failed)?;
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => {
+    let deadline = Instant::now() + DIES_WITHIN;
+    // Where the file system has no locks the name is held in the cluster's state alone.
+    while let Err(TryLockError::WouldBlock) = file.try_lock() {
+        if Instant::now() >= deadline {
             let what = format!("another host of the name {name:?} runs on this machine");
-            Err(Error::new(ErrorCode::NameTaken, what)
-                .hint("give each host of the cluster a name of its own"))
+            return Err(Error::new(ErrorCode::NameTaken, what)
+                .hint("give each host of the cluster a name of its own"));
         }
-        // Where the file system has no locks the name is held in the cluster's state alone.
-        _ => Ok(file),
+        sleep(LOOK).await;
     }
+    Ok(file)
 }
 
 fn runner(setup: &HostSetup, folder: std::path::PathBuf) -> RunnerConfig {
@@ -267,5 +276,18 @@ fn bracketed(host: &str) -> String {
     match host.contains(':') && !host.starts_with('[') {
         true => format!("[{host}]"),
         false => host.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_name_of_a_host_that_is_just_ending_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = hold_name("one", folder.path()).await.unwrap();
+        let (after, ()) = tokio::join!(hold_name("one", folder.path()), async { drop(before) });
+        after.unwrap();
     }
 }
