@@ -17,7 +17,7 @@ mod times;
 mod wire;
 mod work;
 
-pub(crate) use ground::{Ground, pids_of, promises};
+pub(crate) use ground::{Ground, hosts_for, pids_of, promises};
 pub(crate) use spread::{Spread, merged};
 pub(crate) use times::Times;
 pub(crate) use wire::{Attended, Gathering, Order, Sample, latencies_in, left_in, note_first};

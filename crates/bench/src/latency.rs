@@ -36,7 +36,7 @@ pub fn run(params: &LatencyParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
         format!("spin={}", format_duration(params.spin)),
     ];
     let load = ChainLoad::of(params);
-    let spread = Spread::start("latency", params.containers, &settings, |socket| {
+    let spread = Spread::start("latency", (1, params.containers), &settings, |socket| {
         Load::chain(socket, load)
     })?;
     spread.warm_up(params.warmup, params.duration, progress);

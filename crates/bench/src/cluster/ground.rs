@@ -29,13 +29,10 @@ use crate::usage::process_cpu_time;
 /// What the program is called in packages.
 const PROGRAM: &str = "ardea";
 
-/// In settings of jobs: the folder of the cluster.
-const FOLDER: &str = "{folder}";
-
 /// A snapshot is given up after so long: one of everything takes its time.
 const SNAPSHOT_WITHIN: Duration = Duration::from_secs(600);
 
-/// The settings of a job that promises something; its snapshots are in this folder, or in the cluster's.
+/// The settings of a job that promises something; its snapshots are in this folder, or in the memory of the cluster's hosts.
 pub(crate) fn promises(
     guarantee: Guarantee,
     every: Duration,
@@ -44,16 +41,23 @@ pub(crate) fn promises(
     if !guarantee.keeps_state() {
         return Vec::new();
     }
-    let folder = folder.map_or(format!("{FOLDER}/kept"), |folder| {
-        folder.display().to_string()
-    });
-    vec![
+    let folder = folder.map(|folder| format!("snapshots.folder={}", folder.display()));
+    let mut settings = vec![
         format!("guarantee={}", guarantee.as_str()),
-        format!("snapshots.folder={folder}"),
         format!("snapshots.every={}", format_duration(every)),
         format!("snapshots.timeout={}", format_duration(SNAPSHOT_WITHIN)),
         "snapshots.pause=0s".into(),
-    ]
+    ];
+    settings.extend(folder);
+    settings
+}
+
+/// How many hosts the cluster of such a job has: what is in the memory of one has a copy on another.
+pub(crate) fn hosts_for(guarantee: Guarantee, folder: Option<&Path>) -> usize {
+    match guarantee.keeps_state() && folder.is_none() {
+        true => 2,
+        false => 1,
+    }
 }
 
 /// How long a job may take to be gone.
@@ -112,9 +116,7 @@ impl Ground {
             "cluster.port=0".to_string(),
             format!("cluster.directory={}", folder.path().display()),
         ];
-        let here = folder.path().display().to_string();
-        let flags = flags.iter().map(|flag| flag.replace(FOLDER, &here));
-        let flags = own.into_iter().chain(flags);
+        let flags = own.into_iter().chain(flags.iter().cloned());
         let resolved = Resolver::new(&schema).flags(flags).resolve()?;
         let cluster = ClusterSettings::from_settings(&resolved, None)?;
         let launcher = Launcher::of(cluster.clone());

@@ -83,15 +83,15 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Starts a cluster, and brings a job of that name and these settings to it; it does what `load` says, which is told where the bench
-    /// listens.
+    /// Starts a cluster of so many hosts, and brings a job of that name and these settings to it, in so many containers; it does what
+    /// `load` says, which is told where the bench listens.
     pub(crate) fn start(
         name: &str,
-        containers: u32,
+        (hosts, containers): (usize, u32),
         settings: &[String],
         load: impl FnOnce(PathBuf) -> Load,
     ) -> Result<Self> {
-        let ground = Ground::new(1, settings)?;
+        let ground = Ground::new(hosts, settings)?;
         let gathering = Gathering::in_folder(ground.folder())?;
         let load = load(gathering.path().to_path_buf());
         let submission = ground.submit(name, &load)?;

@@ -8,7 +8,7 @@ use ardea_core::{Guarantee, Result};
 use serde_json::json;
 
 use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
-use crate::cluster::promises;
+use crate::cluster::{hosts_for, promises};
 use crate::lasting::accounts::MOST_ACCOUNTS;
 use crate::nexmark::MOST_WORKERS;
 use crate::report::Field;
@@ -34,7 +34,7 @@ pub struct FailoverParams {
     pub guarantee: Guarantee,
     /// How often an epoch ends.
     pub snapshot_interval: Duration,
-    /// The folder for the snapshots; in that of the bench's cluster without one.
+    /// The folder for the snapshots; in the memory of the cluster's hosts without one.
     pub snapshot_folder: Option<PathBuf>,
 }
 
@@ -97,6 +97,11 @@ impl FailoverParams {
             ("--at", self.at),
             ("--snapshot-interval", self.snapshot_interval),
         ])
+    }
+
+    /// How many hosts the cluster has.
+    pub(crate) fn hosts(&self) -> usize {
+        hosts_for(self.guarantee, self.snapshot_folder.as_deref())
     }
 
     /// The settings of the cluster that the job runs on.

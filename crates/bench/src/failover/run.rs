@@ -70,8 +70,8 @@ pub fn run(params: &FailoverParams, progress: &mut dyn FnMut(&str)) -> Result<Re
         long: params.warmup + params.duration,
         instances: params.workers,
     };
-    let containers = (1, params.workers);
-    let mut stand = Stand::start("accounts", containers, &params.settings(), |socket| {
+    let size = (params.hosts(), params.workers);
+    let mut stand = Stand::start("accounts", size, &params.settings(), |socket| {
         let out = published_in(&socket);
         Load::new(socket, Kind::Accounts(AccountsLoad { accounts, out }))
     })?;

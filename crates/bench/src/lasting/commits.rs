@@ -129,7 +129,7 @@ pub(crate) fn wait_for_whole(mut look: impl FnMut() -> Result<Epochs>) -> Result
         if Instant::now() >= deadline {
             let what = format!("no whole snapshot after {} s", WHOLE_WITHIN.as_secs());
             return Err(Error::new(ErrorCode::LimitReached, what)
-                .hint("look whether the folder of the snapshots is on a slow disk"));
+                .hint("ask for fewer keys; or for a folder with room for the snapshots (--snapshot-folder), on a disk that is not slow"));
         }
         std::thread::sleep(LOOK);
     }

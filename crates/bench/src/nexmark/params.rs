@@ -11,7 +11,7 @@ use ardea_nexmark::queries::Query;
 use serde_json::{Value, json};
 
 use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
-use crate::cluster::promises;
+use crate::cluster::{hosts_for, promises};
 use crate::report::Field;
 
 /// More processes than this are no benchmark of one machine.
@@ -135,6 +135,11 @@ impl NexmarkParams {
             Query::Q7 => self.window,
             _ => self.slide,
         }
+    }
+
+    /// How many hosts the cluster has.
+    pub(crate) fn hosts(&self) -> usize {
+        hosts_for(self.guarantee, self.snapshot_folder.as_deref())
     }
 
     /// The settings of a cluster that the job runs on.

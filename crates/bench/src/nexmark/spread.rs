@@ -151,7 +151,8 @@ pub(super) fn run(
     let noise = noise::listen(params.workers * params.threads, params.duration)?;
     progress("starting a cluster");
     let load = QueryLoad::of(params);
-    let spread = Spread::start("nexmark", params.workers, &params.settings(), |socket| {
+    let size = (params.hosts(), params.workers);
+    let spread = Spread::start("nexmark", size, &params.settings(), |socket| {
         Load::new(socket, Kind::Query(load))
     })?;
     let plan = spread.begin(params.warmup, params.duration, progress);

@@ -84,7 +84,7 @@ pub(super) fn start(params: &WordcountParams, progress: &mut dyn FnMut(&str)) ->
         rate: params.rate,
         max_pending: params.max_pending,
     };
-    Spread::start("wordcount", params.containers, &settings, |socket| {
+    Spread::start("wordcount", (1, params.containers), &settings, |socket| {
         Load::wordcount(socket, load)
     })
 }

@@ -8,7 +8,7 @@ use ardea_core::{Guarantee, Result};
 use serde_json::{Value, json};
 
 use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
-use crate::cluster::promises;
+use crate::cluster::{hosts_for, promises};
 use crate::lasting::stand::Victim;
 use crate::nexmark::MOST_WORKERS;
 use crate::report::Field;
@@ -74,7 +74,7 @@ pub struct YsbParams {
     pub guarantee: Guarantee,
     /// How often an epoch ends.
     pub snapshot_interval: Duration,
-    /// The folder for the snapshots; in that of the bench's cluster without one.
+    /// The folder for the snapshots; in the memory of the cluster's hosts without one.
     pub snapshot_folder: Option<PathBuf>,
 }
 
@@ -156,10 +156,11 @@ impl YsbParams {
 
     /// How many hosts the cluster has: whoever is killed is followed by another.
     pub(crate) fn hosts(&self) -> usize {
-        match self.kill {
-            Some(YsbVictim::JobMaster | YsbVictim::Host) => 2,
-            Some(YsbVictim::Worker) | None => 1,
-        }
+        let more = match self.kill {
+            Some(YsbVictim::JobMaster | YsbVictim::Host) => 1,
+            Some(YsbVictim::Worker) | None => 0,
+        };
+        hosts_for(self.guarantee, self.snapshot_folder.as_deref()) + more
     }
 
     /// The settings of the cluster that the job runs on.

@@ -42,7 +42,7 @@ pub struct FailoverBenchArgs {
     /// How often an epoch ends, with a snapshot
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
     snapshot_interval: Duration,
-    /// The folder for snapshots; in that of the bench's cluster without one
+    /// The folder for snapshots; in the memory of the cluster's hosts without one
     #[arg(long, value_name = "DIR")]
     snapshot_folder: Option<PathBuf>,
     /// Run each time without the guarantee first, and tell at the end what it costs, pair by pair

@@ -64,7 +64,7 @@ pub struct NexmarkBenchArgs {
     /// How often an epoch ends then, with a snapshot
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
     snapshot_interval: Duration,
-    /// The folder for snapshots, made anew; in memory without one, with several processes in a folder that is gone with the bench
+    /// The folder for snapshots, made anew; in memory without one, with several processes in that of the cluster's hosts
     #[arg(long, value_name = "DIR")]
     snapshot_folder: Option<PathBuf>,
     /// Run each time without the guarantee first, and tell at the end what it costs, pair by pair
