@@ -5,7 +5,7 @@
 # program `ardea` without it. The client of Kafka is compiled from C with make, and left out in the same way.
 workspace=(--workspace --features ardea/grid,ardea-cli/nats,ardea-cli/postgres,ardea-cli/s3,ardea-cli/state-disk)
 if command -v "${PROTOC:-protoc}" >/dev/null; then
-    workspace+=(--features ardea-cli/etcd)
+    workspace+=(--features ardea-cli/etcd,ardea-master/etcd)
 else
     echo "SKIPPED ardea-state-etcd: there is no protoc (Debian: apt-get install protobuf-compiler libprotobuf-dev)" >&2
     workspace+=(--exclude ardea-state-etcd)

@@ -1,19 +1,13 @@
 //! The state manager is away for a while: data goes on, and so does the job.
 
-use std::io::Write;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use ardea_control::{Command, JobPhase};
 use ardea_master::Standing;
-use ardea_state_etcd::EtcdState;
-use ardea_state_manager::conformance::{Fault, Server, Skipped};
-use ardea_state_manager::{StateManager, StateOptions, StatePath};
+use ardea_state_manager::conformance::Fault;
 
 use crate::rig::{DEADLINE, Rig, desk, leads, until};
 
 /// Lets the job live without its state manager for longer than a lease.
-async fn without(rig: &Rig, master: &ardea_master::MasterProcess, away: impl Fn(bool)) {
+pub async fn without(rig: &Rig, master: &ardea_master::MasterProcess, away: impl Fn(bool)) {
     rig.submit("word-count").await.unwrap();
     leads(master, "word-count", JobPhase::Running).await;
     let before = rig.machine.workers();
@@ -51,53 +45,4 @@ async fn a_job_outlives_the_absence_of_its_state_manager() {
         rig.state.has(fault);
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_outlives_a_killed_etcd() {
-    let server = match Server::start("etcd.sh") {
-        Ok(server) => server,
-        Err(Skipped(why)) => {
-            let _ = writeln!(std::io::stderr(), "SKIPPED a test with etcd: {why}");
-            return;
-        }
-    };
-    let options = StateOptions {
-        session_timeout: Duration::from_secs(3),
-        patience: Duration::from_secs(1),
-    };
-    let root = StatePath::parse("/harbour").unwrap();
-    let state = EtcdState::connect(&[server.address().to_string()], &root, options).await;
-    let state: Arc<dyn StateManager> = Arc::new(state.expect("it connects"));
-    let rig = Rig::over(state, None);
-    let master = rig.master("a").await;
-    without(&rig, &master, |away| match away {
-        true => server.kill(),
-        false => server.restart(),
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_submission_without_a_state_manager_ends_with_a_word_and_leaves_nothing() {
-    let rig = Rig::new().await;
-    rig.state.has(Fault::Away);
-    let (definition, demand, packing) = rig.job("word-count");
-    let managers = ardea_packing::ResourceManagers::builtin();
-    let patience = Duration::from_millis(300);
-    let begin = Instant::now();
-    let submitted = ardea_master::submit(
-        rig.state(),
-        definition,
-        demand,
-        packing,
-        &managers,
-        patience,
-    );
-    let error = submitted.await.unwrap_err();
-    assert_eq!(error.code(), ardea_core::ErrorCode::StateUnknown);
-    assert!(begin.elapsed() >= patience);
-    rig.state.has(Fault::None);
-    let jobs = ardea_state_manager::layout::jobs().unwrap();
-    assert!(rig.state.children(&jobs).await.unwrap().is_empty());
 }

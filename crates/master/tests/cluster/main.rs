@@ -5,6 +5,8 @@ mod away;
 mod commands;
 mod failover;
 mod following;
+#[cfg(feature = "etcd")]
+mod killed_etcd;
 mod life;
 mod lives;
 mod rig;
