@@ -17,9 +17,13 @@ pub(crate) struct Stamp {
 /// The stamps of all entries of one table, by their places in it; and how far the table is written.
 ///
 /// Empty where no cuts are taken. They stay with the entries when these move to another table in the same order.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Stamps {
+    /// Of the first entries. Those behind them were changed last in generation `newest`, and are in no cut: as long as that is so of all that come, a
+    /// new entry costs no memory.
     marks: Vec<Stamp>,
+    newest: u32,
+    entries: usize,
     /// The latest change.
     latest: u32,
     /// How many entries were changed last in that generation, as long as it is the one under way.
@@ -63,7 +67,7 @@ pub(crate) type Before = Stamp;
 impl Stamps {
     /// Whether there are none, because no cuts are taken or there are no entries.
     pub(crate) fn is_empty(&self) -> bool {
-        self.marks.is_empty()
+        self.entries == 0
     }
 
     /// Makes them those of an empty table, and keeps the memory.
@@ -80,6 +84,7 @@ impl Stamps {
     pub(crate) fn restored(entries: usize) -> Self {
         Stamps {
             marks: vec![Stamp::default(); entries],
+            entries,
             ..Stamps::default()
         }
     }
@@ -95,36 +100,58 @@ impl Stamps {
         Stamps {
             oldest: changed().min().unwrap_or_default(),
             latest: changed().max().unwrap_or_default(),
+            entries: marks.len(),
             marks,
             ..Stamps::default()
         }
     }
 
     /// An entry is new, at the next place.
+    #[inline]
     pub(crate) fn push(&mut self, log: &CutLog) {
-        if self.marks.is_empty() {
+        if self.newest != log.generation() || self.entries == 0 {
+            self.begin_newest(log);
+        }
+        self.entries += 1;
+        self.count_fresh(log);
+    }
+
+    /// Those that come from now on are changed in the generation under way.
+    #[cold]
+    fn begin_newest(&mut self, log: &CutLog) {
+        if self.entries == 0 {
             self.oldest = log.generation();
         }
-        // It belongs to no cut that was taken before, as it has changed after it.
-        self.marks.push(Stamp {
-            changed: log.generation(),
+        self.marks();
+        self.newest = log.generation();
+    }
+
+    /// The stamps of all entries.
+    fn marks(&mut self) -> &mut [Stamp] {
+        // One that is new belongs to no cut that was taken before, as it has changed after it.
+        let new = Stamp {
+            changed: self.newest,
             written: 0,
-        });
-        self.count_fresh(log);
+        };
+        if self.marks.len() < self.entries {
+            self.marks.resize(self.entries, new);
+        }
+        &mut self.marks
     }
 
     /// Whether every entry has changed in the generation under way, so that no change of one is news.
     #[inline]
     pub(crate) fn are_fresh(&self, log: &CutLog) -> bool {
-        self.fresh == self.marks.len() && (self.latest == log.generation() || self.marks.is_empty())
+        self.fresh == self.entries && (self.latest == log.generation() || self.entries == 0)
     }
 
     /// Whether all entries have been changed after this cut was taken, so that it holds none of them.
     pub(crate) fn are_behind(&self, cut: CutAt) -> bool {
-        self.marks.is_empty() || self.oldest > cut.generation
+        self.entries == 0 || self.oldest > cut.generation
     }
 
     /// One entry more has changed in the generation under way.
+    #[inline]
     fn count_fresh(&mut self, log: &CutLog) {
         if self.latest != log.generation() {
             (self.latest, self.fresh) = (log.generation(), 0);
@@ -154,15 +181,18 @@ impl Stamps {
     /// Whether a change of the entry at `place` would be its first in the generation under way.
     #[inline]
     pub(crate) fn is_news(&self, place: usize, log: &CutLog) -> bool {
-        let mark = self.marks.get(place);
-        mark.is_some_and(|mark| mark.changed != log.generation())
+        let changed = match self.marks.get(place) {
+            Some(mark) => mark.changed,
+            None => self.newest,
+        };
+        changed != log.generation() && place < self.entries
     }
 
     /// The entry at `place` is about to change; what was known of it.
     #[cold]
     #[inline(never)]
     pub(crate) fn change(&mut self, place: usize, log: &CutLog) -> Before {
-        let mark = &mut self.marks[place];
+        let mark = &mut self.marks()[place];
         let before = *mark;
         mark.changed = log.generation();
         self.count_fresh(log);
@@ -205,6 +235,7 @@ impl Stamps {
         if self.next_for != cut.generation {
             (self.next, self.next_for) = (0, cut.generation);
         }
+        self.marks();
         while let Some(mark) = self.marks.get_mut(self.next) {
             if *left == 0 || !writer.has_room() {
                 return Ok(false);
@@ -237,6 +268,7 @@ impl Stamps {
         if self.next_for != cut.generation {
             (self.next, self.next_for, self.oldest_seen) = (0, cut.generation, u32::MAX);
         }
+        self.marks();
         while let Some(mark) = self.marks.get_mut(self.next) {
             if sweep.left == 0 {
                 return Ok(false);
@@ -269,7 +301,9 @@ impl Stamps {
 
     /// The entries get another order: at each place stands what stood at that one of `places`.
     pub(crate) fn reorder(&mut self, places: impl Iterator<Item = u32>) {
-        self.marks = places.map(|place| self.marks[place as usize]).collect();
+        let marks = self.marks();
+        let reordered: Vec<Stamp> = places.map(|place| marks[place as usize]).collect();
+        (self.entries, self.marks) = (reordered.len(), reordered);
         let is_fresh = |mark: &&Stamp| mark.changed == self.latest;
         self.fresh = self.marks.iter().filter(is_fresh).count();
         self.next = 0;
@@ -346,7 +380,7 @@ mod tests {
         fn what_is_fresh_or_behind_a_cut_is_so_entry_by_entry(steps in prop::collection::vec(step(), 0..200)) {
             let (mut stamps, mut log, mut epoch) = (Stamps::default(), CutLog::default(), 0);
             for step in steps {
-                let entries = stamps.marks.len();
+                let entries = stamps.entries;
                 match step {
                     Step::Push => stamps.push(&log),
                     Step::Change(at) if entries > 0 && stamps.is_news(at % entries, &log) => {
@@ -365,10 +399,15 @@ mod tests {
                     Step::Reverse => stamps.reorder((0..entries as u32).rev()),
                     Step::Clear => stamps.clear(),
                 }
-                let all_fresh = stamps.marks.iter().all(|mark| mark.changed == log.generation());
+                // What is known of newer ones without their stamps is left as it is.
+                let marks = stamps.clone().marks().to_vec();
+                for (at, mark) in marks.iter().enumerate() {
+                    prop_assert_eq!(stamps.is_news(at, &log), mark.changed != log.generation());
+                }
+                let all_fresh = marks.iter().all(|mark| mark.changed == log.generation());
                 prop_assert_eq!(stamps.are_fresh(&log), all_fresh);
                 if let Some(cut) = log.writing() && stamps.are_behind(cut) {
-                    prop_assert!(stamps.marks.iter().all(|mark| mark.changed > cut.generation));
+                    prop_assert!(marks.iter().all(|mark| mark.changed > cut.generation));
                 }
             }
         }
