@@ -1,7 +1,10 @@
 //! The state manager is away for a while: data goes on, and so does the job.
 
+use std::time::{Duration, Instant};
+
 use ardea_control::{Command, JobPhase};
 use ardea_master::Standing;
+use ardea_state_manager::StateManager;
 use ardea_state_manager::conformance::Fault;
 
 use crate::rig::{DEADLINE, Rig, desk, leads, until};
@@ -45,4 +48,28 @@ async fn a_job_outlives_the_absence_of_its_state_manager() {
         rig.state.has(fault);
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submission_without_a_state_manager_ends_with_a_word_and_leaves_nothing() {
+    let rig = Rig::new().await;
+    rig.state.has(Fault::Away);
+    let (definition, demand, packing) = rig.job("word-count");
+    let managers = ardea_packing::ResourceManagers::builtin();
+    let patience = Duration::from_millis(300);
+    let begin = Instant::now();
+    let submitted = ardea_master::submit(
+        rig.state(),
+        definition,
+        demand,
+        packing,
+        &managers,
+        patience,
+    );
+    let error = submitted.await.unwrap_err();
+    assert_eq!(error.code(), ardea_core::ErrorCode::StateUnknown);
+    assert!(begin.elapsed() >= patience);
+    rig.state.has(Fault::None);
+    let jobs = ardea_state_manager::layout::jobs().unwrap();
+    assert!(rig.state.children(&jobs).await.unwrap().is_empty());
 }
