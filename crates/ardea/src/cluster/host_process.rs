@@ -33,10 +33,8 @@ const LINGERS: Duration = Duration::from_secs(3);
 /// How often a host sees whether something keeps it from leading, and one that is for one job whether there is another to stand by.
 const LOOKS_EVERY: Duration = Duration::from_secs(2);
 
-/// Is a host that was started in the background: in a session of its own, so that no terminal's end or Ctrl-C reaches it.
+/// Is a host that was started in the background.
 pub(crate) fn be_host(start: HostStart, modules: Modules) -> Result<()> {
-    // Refused to the leader of a process group, which is in nobody's way already.
-    let _ = rustix::process::setsid();
     host_process(start, modules, |host| {
         eprintln!("host {} is up: {}", host.name, host.api);
     })

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Seek, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -249,6 +250,9 @@ impl Launcher {
         })?;
         let child = Command::new(own_program())
             .env(HOST_START_VARIABLE, told)
+            // No Ctrl-C and no terminal's end reaches it. It stays in the session: Linux may share cores out by sessions first, and those of one cluster
+            // would wait for each other.
+            .process_group(0)
             .stdin(failure.try_clone().map_err(failed)?)
             .stdout(out.try_clone().map_err(failed)?)
             .stderr(out)

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ardea_api::{Client, JobDescription, MetricsQuery};
 use ardea_core::{Error, ErrorCode, Result, Token};
 use ardea_state_manager::conformance::{Server, Skipped};
-use rustix::process::{Pid, Signal, getsid, kill_process};
+use rustix::process::{Pid, Signal, getpgid, kill_process};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
@@ -367,9 +367,9 @@ fn container_of(pid: i32) -> Option<u64> {
     let mut variables = environment.split(|byte| *byte == 0);
     let start = variables.find_map(|variable| variable.strip_prefix(b"ARDEA_WORKER="))?;
     let start: Value = serde_json::from_slice(start).ok()?;
-    // What it has started has its environment as well, and no session of its own.
+    // What it has started has its environment as well, and no group of its own.
     let own = Pid::from_raw(pid)?;
-    let is_worker = getsid(Some(own)).is_ok_and(|session| session == own);
+    let is_worker = getpgid(Some(own)).is_ok_and(|group| group == own);
     let container = start["worker"]["container"].as_u64()?;
     is_worker.then_some(container)
 }

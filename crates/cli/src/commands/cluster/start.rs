@@ -123,8 +123,6 @@ fn taken_port(started: &[Started], running: &[Started]) -> Option<u16> {
 
 /// Is a host that was started by another process.
 pub fn be_host(start: HostStart) -> Result<(), Failure> {
-    // Refused to the leader of a process group, which no terminal's Ctrl-C reaches anyway.
-    let _ = rustix::process::setsid();
     be(start, say_up)
 }
 
