@@ -66,7 +66,9 @@ mod memory_folder;
 
 mod block;
 mod cut;
+mod packer;
 mod sealed;
+mod turns;
 mod writer;
 
 mod assemble;

@@ -10,15 +10,11 @@ use bytes::Bytes;
 use crate::block::{self, BlockRef, ContentBuilder, KEY_MOST_BYTES, Subject, VALUE_MOST_BYTES};
 use crate::failure::too_large;
 use crate::file_name::{BlockName, FileName, WriterToken};
+use crate::packer::Packer;
 use crate::partitions::Space;
+use crate::turns::Turns;
 use crate::{CutKind, CutOf, CutReceipt, Folder, SnapshotId};
 
-/// The level of zstd: twice as quick as the lowest of the ordinary ones, for some hundredths more bytes.
-const LEVEL: i32 = -1;
-/// Less is not packed.
-const PACKED_LEAST_BYTES: usize = 128;
-/// Of what is larger than four of these, so much from its middle is packed first: if that is hardly worth it, the rest is not tried.
-const SAMPLE_BYTES: usize = 16 * 1024;
 /// Of how many entries the memory is asked for at a time: in order they lie all over the buffer, and what is asked for one by one is waited for one by one.
 const FETCHED_TOGETHER: usize = 32;
 /// No name of a job, a vertex or a state is longer.
@@ -195,6 +191,7 @@ impl BlockWriter {
             return Err(too_large("a value", value_bytes, VALUE_MOST_BYTES));
         }
         let state = self.state(state)?;
+        self.files.turns.step();
         let key_at = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value.unwrap_or_default());
@@ -243,9 +240,10 @@ impl BlockWriter {
 
     /// Sorts and writes what was gathered.
     fn flush(&mut self) -> Result<()> {
-        let bytes = &self.bytes;
+        let (bytes, turns) = (&self.bytes, &self.files.turns);
         // Stable: of equal keys the last stays the last.
         self.entries.sort_by(|a, b| {
+            turns.step();
             let order = a.order.cmp(&b.order);
             order.then_with(|| a.key(bytes).cmp(b.key(bytes)))
         });
@@ -254,6 +252,7 @@ impl BlockWriter {
             let mut run = Run::new(name, group[0].space, self.config.block_bytes);
             for (at, entry) in group.iter().enumerate() {
                 if at % FETCHED_TOGETHER == 0 {
+                    self.files.turns.look();
                     let soon = group[at..].iter().take(FETCHED_TOGETHER + 1);
                     std::hint::black_box(soon.fold(0, |sum, entry| sum ^ entry.touch(bytes)));
                 }
@@ -300,10 +299,8 @@ pub(crate) struct BlockFiles {
     subject: Subject,
     writer: WriterToken,
     next: u32,
-    /// Made when there is something to pack: it takes some hundred kilobytes.
-    compressor: Option<zstd::bulk::Compressor<'static>>,
-    /// What it packed last; its memory is used again.
-    packed: Vec<u8>,
+    packer: Packer,
+    turns: Turns,
     /// Blocks that are not written yet.
     ready: Vec<(FileName, Bytes)>,
 }
@@ -321,40 +318,14 @@ impl BlockFiles {
             },
             writer: WriterToken::fresh(),
             next: 0,
-            compressor: None,
-            packed: Vec::new(),
+            packer: Packer::default(),
+            turns: Turns::begin(),
             ready: Vec::new(),
         }
     }
 
     pub fn writer(&self) -> WriterToken {
         self.writer
-    }
-
-    /// The content packed; none if it is as well as it is, or can't be.
-    fn pack(&mut self, content: &[u8]) -> Result<Option<&[u8]>> {
-        if content.len() < PACKED_LEAST_BYTES {
-            return Ok(None);
-        }
-        let compressor = match &mut self.compressor {
-            Some(compressor) => compressor,
-            empty => empty.insert(zstd::bulk::Compressor::new(LEVEL).map_err(|error| {
-                Error::new(ErrorCode::LimitReached, "no memory to pack blocks").because(error)
-            })?),
-        };
-        let packed = &mut self.packed;
-        let mut pack = |content: &[u8]| {
-            packed.clear();
-            packed.reserve(zstd::zstd_safe::compress_bound(content.len()));
-            compressor.compress_to_buffer(content, packed).ok()
-        };
-        if content.len() > 4 * SAMPLE_BYTES {
-            let sample = pack(&content[content.len() / 2..][..SAMPLE_BYTES]);
-            if sample.is_none_or(|bytes| bytes > SAMPLE_BYTES / 8 * 7) {
-                return Ok(None);
-            }
-        }
-        Ok(pack(content).map(|_| self.packed.as_slice()))
     }
 
     /// Writes all blocks that are ready.
@@ -369,7 +340,8 @@ impl BlockFiles {
         self.subject.state.clear();
         self.subject.state.push_str(state);
         let subject = self.subject.clone();
-        let sealed = block::seal(&subject, content, self.pack(content.bytes())?);
+        let packed = self.packer.pack(content.bytes(), &self.turns)?;
+        let sealed = block::seal(&subject, content, packed);
         let name = BlockName {
             snapshot: self.subject.snapshot,
             writer: self.writer,

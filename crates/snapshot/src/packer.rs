@@ -1,0 +1,122 @@
+//! Packs the content of blocks, a piece at a time.
+
+use ardea_core::{Error, ErrorCode, Result};
+use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
+use zstd::zstd_safe::compress_bound;
+
+use crate::turns::Turns;
+
+/// The level of zstd: twice as quick as the lowest of the ordinary ones, for some hundredths more bytes.
+const LEVEL: i32 = -1;
+/// Less is not packed.
+const PACKED_LEAST_BYTES: usize = 128;
+/// Of what is larger than four of these, so much from its middle is packed first: if that is hardly worth it, the rest is not tried.
+const SAMPLE_BYTES: usize = 16 * 1024;
+/// How much is packed in one go: what zstd makes a block of its own of.
+const PIECE_BYTES: usize = 128 * 1024;
+
+/// Packs one content after the other, in memory of its own.
+#[derive(Default)]
+pub(crate) struct Packer {
+    /// Made when there is something to pack: it takes some hundred kilobytes.
+    encoder: Option<Encoder<'static>>,
+    packed: Vec<u8>,
+}
+
+impl Packer {
+    /// The content packed; none if it is as well as it is, or can't be.
+    ///
+    /// # Errors
+    /// `LimitReached` if there is no memory to pack in.
+    pub fn pack(&mut self, content: &[u8], turns: &Turns) -> Result<Option<&[u8]>> {
+        if content.len() < PACKED_LEAST_BYTES {
+            return Ok(None);
+        }
+        let encoder = match &mut self.encoder {
+            Some(encoder) => encoder,
+            empty => empty.insert(Encoder::new(LEVEL).map_err(|error| {
+                Error::new(ErrorCode::LimitReached, "no memory to pack blocks").because(error)
+            })?),
+        };
+        let packed = &mut self.packed;
+        if content.len() > 4 * SAMPLE_BYTES {
+            let sample = &content[content.len() / 2..][..SAMPLE_BYTES];
+            let worth = pack(encoder, sample, packed, turns).ok();
+            if worth.is_none_or(|()| packed.len() > SAMPLE_BYTES / 8 * 7) {
+                return Ok(None);
+            }
+        }
+        let done = pack(encoder, content, packed, turns);
+        Ok(done.is_ok().then_some(self.packed.as_slice()))
+    }
+}
+
+/// Packs all of it into `packed`, whose memory is used again.
+fn pack(
+    encoder: &mut Encoder<'static>,
+    content: &[u8],
+    packed: &mut Vec<u8>,
+    turns: &Turns,
+) -> std::io::Result<()> {
+    packed.clear();
+    packed.reserve(compress_bound(content.len()));
+    encoder.reinit()?;
+    encoder.set_pledged_src_size(Some(content.len() as u64))?;
+    let mut output = OutBuffer::around(packed);
+    for piece in content.chunks(PIECE_BYTES) {
+        let mut input = InBuffer::around(piece);
+        while input.pos() < piece.len() {
+            encoder.run(&mut input, &mut output)?;
+        }
+        turns.look();
+    }
+    // There is room for all of it: once is enough.
+    match encoder.finish(&mut output, true)? {
+        0 => Ok(()),
+        _ => Err(std::io::ErrorKind::WriteZero.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_unpacked_is_what_was_packed_one_after_the_other(
+            contents in proptest::collection::vec((0_usize..400_000, 1_u64..50), 1..4),
+        ) {
+            let (mut packer, turns) = (Packer::default(), Turns::begin());
+            for (bytes, step) in contents {
+                let content: Vec<u8> = (0..bytes as u64).map(|at| (at / step) as u8).collect();
+                let packed = packer.pack(&content, &turns).expect("there is memory");
+                match packed {
+                    Some(packed) => {
+                        let back = zstd::bulk::decompress(packed, content.len());
+                        prop_assert_eq!(back.expect("whole"), content);
+                    }
+                    None => prop_assert!(content.len() < PACKED_LEAST_BYTES),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_worth_it_is_left_as_it_is() {
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 56) as u8
+        };
+        let noise: Vec<u8> = (0..1 << 20).map(|_| next()).collect();
+        let mut packer = Packer::default();
+        let packed = packer
+            .pack(&noise, &Turns::begin())
+            .expect("there is memory");
+        assert_eq!(packed, None);
+    }
+}
