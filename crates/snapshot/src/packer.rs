@@ -1,7 +1,7 @@
 //! Packs the content of blocks, a piece at a time.
 
 use ardea_core::{Error, ErrorCode, Result};
-use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
+use zstd::bulk::Compressor;
 use zstd::zstd_safe::compress_bound;
 
 use crate::turns::Turns;
@@ -12,15 +12,18 @@ const LEVEL: i32 = -1;
 const PACKED_LEAST_BYTES: usize = 128;
 /// Of what is larger than four of these, so much from its middle is packed first: if that is hardly worth it, the rest is not tried.
 const SAMPLE_BYTES: usize = 16 * 1024;
-/// How much is packed in one go: what zstd makes a block of its own of.
+/// How much is packed in one go, as a frame of its own: what unpacks one takes several that follow each other. It is as much as zstd looks at together
+/// anyway, mostly; as one stream it would be copied first.
 const PIECE_BYTES: usize = 128 * 1024;
 
 /// Packs one content after the other, in memory of its own.
 #[derive(Default)]
 pub(crate) struct Packer {
     /// Made when there is something to pack: it takes some hundred kilobytes.
-    encoder: Option<Encoder<'static>>,
+    compressor: Option<Compressor<'static>>,
     packed: Vec<u8>,
+    /// A piece, packed.
+    piece: Vec<u8>,
 }
 
 impl Packer {
@@ -32,49 +35,40 @@ impl Packer {
         if content.len() < PACKED_LEAST_BYTES {
             return Ok(None);
         }
-        let encoder = match &mut self.encoder {
-            Some(encoder) => encoder,
-            empty => empty.insert(Encoder::new(LEVEL).map_err(|error| {
+        let Packer {
+            compressor,
+            packed,
+            piece,
+        } = self;
+        let compressor = match compressor {
+            Some(compressor) => compressor,
+            empty => empty.insert(Compressor::new(LEVEL).map_err(|error| {
                 Error::new(ErrorCode::LimitReached, "no memory to pack blocks").because(error)
             })?),
         };
-        let packed = &mut self.packed;
         if content.len() > 4 * SAMPLE_BYTES {
             let sample = &content[content.len() / 2..][..SAMPLE_BYTES];
-            let worth = pack(encoder, sample, packed, turns).ok();
-            if worth.is_none_or(|()| packed.len() > SAMPLE_BYTES / 8 * 7) {
+            if !is_packed(compressor, sample, piece) || piece.len() > SAMPLE_BYTES / 8 * 7 {
                 return Ok(None);
             }
         }
-        let done = pack(encoder, content, packed, turns);
-        Ok(done.is_ok().then_some(self.packed.as_slice()))
+        packed.clear();
+        for content in content.chunks(PIECE_BYTES) {
+            if !is_packed(compressor, content, piece) {
+                return Ok(None);
+            }
+            packed.extend_from_slice(piece);
+            turns.look();
+        }
+        Ok(Some(packed))
     }
 }
 
-/// Packs all of it into `packed`, whose memory is used again.
-fn pack(
-    encoder: &mut Encoder<'static>,
-    content: &[u8],
-    packed: &mut Vec<u8>,
-    turns: &Turns,
-) -> std::io::Result<()> {
+/// Packs a piece as one frame, in place of what is in `packed`; whether that could be done.
+fn is_packed(compressor: &mut Compressor<'_>, piece: &[u8], packed: &mut Vec<u8>) -> bool {
     packed.clear();
-    packed.reserve(compress_bound(content.len()));
-    encoder.reinit()?;
-    encoder.set_pledged_src_size(Some(content.len() as u64))?;
-    let mut output = OutBuffer::around(packed);
-    for piece in content.chunks(PIECE_BYTES) {
-        let mut input = InBuffer::around(piece);
-        while input.pos() < piece.len() {
-            encoder.run(&mut input, &mut output)?;
-        }
-        turns.look();
-    }
-    // There is room for all of it: once is enough.
-    match encoder.finish(&mut output, true)? {
-        0 => Ok(()),
-        _ => Err(std::io::ErrorKind::WriteZero.into()),
-    }
+    packed.reserve(compress_bound(piece.len()));
+    compressor.compress_to_buffer(piece, packed).is_ok()
 }
 
 #[cfg(test)]
