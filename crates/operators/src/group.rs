@@ -110,7 +110,7 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeGroup<'_, F> {
             Some(GroupCuts {
                 log, stamps, kept, ..
             }) if stamps.are_fresh(log) => {
-                let mut watch = Fresh { stamps, log };
+                let mut watch = Fresh::new(stamps, log);
                 keys.update_watched(rows.values(), 0, key, create, update, &mut watch);
             }
             Some(GroupCuts {

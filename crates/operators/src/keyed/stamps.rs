@@ -109,11 +109,20 @@ impl Stamps {
     /// An entry is new, at the next place.
     #[inline]
     pub(crate) fn push(&mut self, log: &CutLog) {
+        self.push_many(1, log);
+    }
+
+    /// So many are, at the next places.
+    #[inline]
+    fn push_many(&mut self, entries: usize, log: &CutLog) {
+        if entries == 0 {
+            return;
+        }
         if self.newest != log.generation() || self.entries == 0 {
             self.begin_newest(log);
         }
-        self.entries += 1;
-        self.count_fresh(log);
+        self.entries += entries;
+        self.count_fresh(entries, log);
     }
 
     /// Those that come from now on are changed in the generation under way.
@@ -150,13 +159,13 @@ impl Stamps {
         self.entries == 0 || self.oldest > cut.generation
     }
 
-    /// One entry more has changed in the generation under way.
+    /// So many entries more have changed in the generation under way.
     #[inline]
-    fn count_fresh(&mut self, log: &CutLog) {
+    fn count_fresh(&mut self, entries: usize, log: &CutLog) {
         if self.latest != log.generation() {
             (self.latest, self.fresh) = (log.generation(), 0);
         }
-        self.fresh += 1;
+        self.fresh += entries;
     }
 
     /// The entry at `place` is about to change. `write` appends it as it is now.
@@ -195,7 +204,7 @@ impl Stamps {
         let mark = &mut self.marks()[place];
         let before = *mark;
         mark.changed = log.generation();
-        self.count_fresh(log);
+        self.count_fresh(1, log);
         before
     }
 
@@ -333,18 +342,38 @@ where
     }
 }
 
-/// Watches a table whose entries [are all fresh](Stamps::are_fresh): only new ones are news, and a record costs what it does without cuts.
+/// Watches a table whose entries [are all fresh](Stamps::are_fresh): only new ones are news, which are counted, and a record costs what it does without
+/// cuts.
 pub(crate) struct Fresh<'a> {
-    pub(crate) stamps: &'a mut Stamps,
-    pub(crate) log: &'a CutLog,
+    stamps: &'a mut Stamps,
+    log: &'a CutLog,
+    inserted: usize,
+}
+
+impl<'a> Fresh<'a> {
+    pub(crate) fn new(stamps: &'a mut Stamps, log: &'a CutLog) -> Self {
+        Fresh {
+            stamps,
+            log,
+            inserted: 0,
+        }
+    }
 }
 
 impl<K, V> Watch<K, V> for Fresh<'_> {
     #[inline]
     fn changes(&mut self, _: u32, _: &K, _: &V) {}
 
+    #[inline]
     fn inserted(&mut self, _: u32) {
-        self.stamps.push(self.log);
+        self.inserted += 1;
+    }
+}
+
+/// Also where a record's code has panicked, in the middle of a batch: what came before it is there.
+impl Drop for Fresh<'_> {
+    fn drop(&mut self) {
+        self.stamps.push_many(self.inserted, self.log);
     }
 }
 
@@ -357,6 +386,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Push,
+        Insert(usize),
         Change(usize),
         Cut,
         Sweep(u32, usize),
@@ -367,6 +397,7 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             8 => Just(Step::Push),
+            2 => (0usize..4).prop_map(Step::Insert),
             16 => any::<usize>().prop_map(Step::Change),
             3 => Just(Step::Cut),
             3 => (0u32..9, 0usize..9).prop_map(|(to, renews)| Step::Sweep(to, renews)),
@@ -383,6 +414,13 @@ mod tests {
                 let entries = stamps.entries;
                 match step {
                     Step::Push => stamps.push(&log),
+                    Step::Insert(keys) if stamps.are_fresh(&log) => {
+                        let mut fresh = Fresh::new(&mut stamps, &log);
+                        (0..keys).for_each(|_| Watch::<u64, u64>::inserted(&mut fresh, 0));
+                        drop(fresh);
+                        prop_assert_eq!(stamps.entries, entries + keys);
+                    }
+                    Step::Insert(_) => {}
                     Step::Change(at) if entries > 0 && stamps.is_news(at % entries, &log) => {
                         stamps.change(at % entries, &log);
                     }

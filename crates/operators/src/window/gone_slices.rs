@@ -59,9 +59,10 @@ impl<K: Key, A> GoneSlices<K, A> {
             if let Body::Part(part) = body {
                 let keep = part.slots.len().saturating_sub(left);
                 left -= part.slots.len() - keep;
-                for slot in part.slots.drain(keep..) {
-                    held.let_go(slot, index);
+                for slot in &part.slots[keep..] {
+                    held.let_go(*slot, index);
                 }
+                part.slots.truncate(keep);
                 if keep > 0 {
                     return (went, Progress::MADE);
                 }

@@ -114,10 +114,8 @@ impl<K: Key, A> KeptSlices<K, A> {
     /// As [`watch`](Self::watch), of a table whose accumulators have all changed since the last cut, so that only new keys have to be watched.
     #[inline]
     pub(crate) fn watch_fresh<'a>(&'a self, stamps: &'a mut Stamps) -> Option<Fresh<'a>> {
-        stamps.are_fresh(&self.log).then_some(Fresh {
-            stamps,
-            log: &self.log,
-        })
+        let is_fresh = stamps.are_fresh(&self.log);
+        is_fresh.then(|| Fresh::new(stamps, &self.log))
     }
 
     /// Some entries of a table become those of a part: what late records brought is not pending any more. The keys' slots are held by
