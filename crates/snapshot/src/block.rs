@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 0 | 8 | `ARDBLOCK` |
 //! | 8 | 2 | version of the format: 1 |
-//! | 10 | 1 | packing: 0 none, 1 zstd |
+//! | 10 | 1 | packing: 0 none, 1 zstd, in frames that follow each other |
 //! | 11 | 1 | places: 0 partitions, 1 instances |
 //! | 12 | 4 | first place |
 //! | 16 | 4 | last place |

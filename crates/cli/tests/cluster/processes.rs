@@ -55,7 +55,7 @@ fn of_folder(pid: i32, folder: &str) -> Option<Process> {
             .and(value("ARDEA_CONTAINER"))
             .is_some();
         let is_of_script = is_program && !parent_has(pid, "ARDEA_CONTAINER=");
-        match session(pid) == Some(pid) || is_of_script {
+        match group(pid) == Some(pid) || is_of_script {
             true => Role::Worker(
                 worker["job"]["name"].as_str()?.to_string(),
                 worker["worker"]["container"].as_u64()?,
@@ -81,8 +81,8 @@ fn is_dead(pid: i32) -> bool {
     stat(pid).is_none_or(|fields| matches!(&*fields[0], "Z" | "X"))
 }
 
-fn session(pid: i32) -> Option<i32> {
-    stat(pid)?.get(3)?.parse().ok()
+fn group(pid: i32) -> Option<i32> {
+    stat(pid)?.get(2)?.parse().ok()
 }
 
 /// Whether that stands in the environment of a process's parent.
