@@ -1,4 +1,4 @@
-//! Runs containers on this machine: as process groups in sessions of their own, each in its folder, within its limits.
+//! Runs containers on this machine: as process groups of their own, each in its folder, within its limits.
 //!
 //! What is true is on the disk and in the kernel, not in memory: which containers are wanted, which process is a
 //! container's, how it ended (`runner/records.rs`, `runner/process.rs`). So a runner that is started again, or another

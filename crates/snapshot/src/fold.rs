@@ -185,6 +185,7 @@ impl Fold {
         let Some((merge, run, _)) = &mut self.at_work else {
             return Ok(0);
         };
+        self.files.pace().step();
         let before = merge.read_bytes();
         let mut made = 0;
         let is_oldest = self.layers.start == 0;

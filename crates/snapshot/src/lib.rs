@@ -65,10 +65,10 @@ mod folder;
 mod memory_folder;
 
 mod block;
+mod core_pace;
 mod cut;
 mod packer;
 mod sealed;
-mod turns;
 mod writer;
 
 mod assemble;

@@ -4,7 +4,7 @@ use ardea_core::{Error, ErrorCode, Result};
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::compress_bound;
 
-use crate::turns::Turns;
+use crate::core_pace::CorePace;
 
 /// The level of zstd: twice as quick as the lowest of the ordinary ones, for some hundredths more bytes.
 const LEVEL: i32 = -1;
@@ -12,9 +12,8 @@ const LEVEL: i32 = -1;
 const PACKED_LEAST_BYTES: usize = 128;
 /// Of what is larger than four of these, so much from its middle is packed first: if that is hardly worth it, the rest is not tried.
 const SAMPLE_BYTES: usize = 16 * 1024;
-/// How much is packed in one go, as a frame of its own: what unpacks one takes several that follow each other. It is as much as zstd looks at together
-/// anyway, mostly; as one stream it would be copied first.
-const PIECE_BYTES: usize = 128 * 1024;
+/// How much is packed in one go, as a frame of its own: what unpacks one takes several that follow each other. As one stream it would be copied first.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// Packs one content after the other, in memory of its own.
 #[derive(Default)]
@@ -31,7 +30,7 @@ impl Packer {
     ///
     /// # Errors
     /// `LimitReached` if there is no memory to pack in.
-    pub fn pack(&mut self, content: &[u8], turns: &Turns) -> Result<Option<&[u8]>> {
+    pub fn pack(&mut self, content: &[u8], pace: &CorePace) -> Result<Option<&[u8]>> {
         if content.len() < PACKED_LEAST_BYTES {
             return Ok(None);
         }
@@ -58,7 +57,7 @@ impl Packer {
                 return Ok(None);
             }
             packed.extend_from_slice(piece);
-            turns.look();
+            pace.yield_if_due();
         }
         Ok(Some(packed))
     }
@@ -82,10 +81,10 @@ mod tests {
         fn what_is_unpacked_is_what_was_packed_one_after_the_other(
             contents in proptest::collection::vec((0_usize..400_000, 1_u64..50), 1..4),
         ) {
-            let (mut packer, turns) = (Packer::default(), Turns::begin());
+            let (mut packer, pace) = (Packer::default(), CorePace::begin());
             for (bytes, step) in contents {
                 let content: Vec<u8> = (0..bytes as u64).map(|at| (at / step) as u8).collect();
-                let packed = packer.pack(&content, &turns).expect("there is memory");
+                let packed = packer.pack(&content, &pace).expect("there is memory");
                 match packed {
                     Some(packed) => {
                         let back = zstd::bulk::decompress(packed, content.len());
@@ -109,7 +108,7 @@ mod tests {
         let noise: Vec<u8> = (0..1 << 20).map(|_| next()).collect();
         let mut packer = Packer::default();
         let packed = packer
-            .pack(&noise, &Turns::begin())
+            .pack(&noise, &CorePace::begin())
             .expect("there is memory");
         assert_eq!(packed, None);
     }

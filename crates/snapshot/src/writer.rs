@@ -8,11 +8,11 @@ use ardea_core::{Error, ErrorCode, PartitionId, Result};
 use bytes::Bytes;
 
 use crate::block::{self, BlockRef, ContentBuilder, KEY_MOST_BYTES, Subject, VALUE_MOST_BYTES};
+use crate::core_pace::CorePace;
 use crate::failure::too_large;
 use crate::file_name::{BlockName, FileName, WriterToken};
 use crate::packer::Packer;
 use crate::partitions::Space;
-use crate::turns::Turns;
 use crate::{CutKind, CutOf, CutReceipt, Folder, SnapshotId};
 
 /// Of how many entries the memory is asked for at a time: in order they lie all over the buffer, and what is asked for one by one is waited for one by one.
@@ -191,7 +191,7 @@ impl BlockWriter {
             return Err(too_large("a value", value_bytes, VALUE_MOST_BYTES));
         }
         let state = self.state(state)?;
-        self.files.turns.step();
+        self.files.pace.step();
         let key_at = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value.unwrap_or_default());
@@ -240,10 +240,10 @@ impl BlockWriter {
 
     /// Sorts and writes what was gathered.
     fn flush(&mut self) -> Result<()> {
-        let (bytes, turns) = (&self.bytes, &self.files.turns);
+        let (bytes, pace) = (&self.bytes, &self.files.pace);
         // Stable: of equal keys the last stays the last.
         self.entries.sort_by(|a, b| {
-            turns.step();
+            pace.step();
             let order = a.order.cmp(&b.order);
             order.then_with(|| a.key(bytes).cmp(b.key(bytes)))
         });
@@ -252,7 +252,7 @@ impl BlockWriter {
             let mut run = Run::new(name, group[0].space, self.config.block_bytes);
             for (at, entry) in group.iter().enumerate() {
                 if at % FETCHED_TOGETHER == 0 {
-                    self.files.turns.look();
+                    self.files.pace.yield_if_due();
                     let soon = group[at..].iter().take(FETCHED_TOGETHER + 1);
                     std::hint::black_box(soon.fold(0, |sum, entry| sum ^ entry.touch(bytes)));
                 }
@@ -300,7 +300,7 @@ pub(crate) struct BlockFiles {
     writer: WriterToken,
     next: u32,
     packer: Packer,
-    turns: Turns,
+    pace: CorePace,
     /// Blocks that are not written yet.
     ready: Vec<(FileName, Bytes)>,
 }
@@ -319,13 +319,17 @@ impl BlockFiles {
             writer: WriterToken::fresh(),
             next: 0,
             packer: Packer::default(),
-            turns: Turns::begin(),
+            pace: CorePace::begin(),
             ready: Vec::new(),
         }
     }
 
     pub fn writer(&self) -> WriterToken {
         self.writer
+    }
+
+    pub fn pace(&self) -> &CorePace {
+        &self.pace
     }
 
     /// Writes all blocks that are ready.
@@ -340,8 +344,9 @@ impl BlockFiles {
         self.subject.state.clear();
         self.subject.state.push_str(state);
         let subject = self.subject.clone();
-        let packed = self.packer.pack(content.bytes(), &self.turns)?;
+        let packed = self.packer.pack(content.bytes(), &self.pace)?;
         let sealed = block::seal(&subject, content, packed);
+        self.pace.yield_if_due();
         let name = BlockName {
             snapshot: self.subject.snapshot,
             writer: self.writer,

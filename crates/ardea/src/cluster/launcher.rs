@@ -50,6 +50,9 @@ pub struct Started {
     pub job: Option<String>,
 }
 
+/// Becomes the program, which no terminal stops or ends.
+const UNATTENDED: &str = r#"trap '' HUP TTIN TTOU; exec "$@""#;
+
 impl Launcher {
     /// Of that cluster.
     pub fn of(cluster: ClusterSettings) -> Self {
@@ -248,10 +251,11 @@ impl Launcher {
             let what = format!("cannot tell host {:?} how to start", start.name);
             Error::new(ErrorCode::Internal, what).because(error)
         })?;
-        let child = Command::new(own_program())
+        let child = Command::new("sh")
+            .args(["-c", UNATTENDED, "ardea-host"])
+            .arg(own_program())
             .env(HOST_START_VARIABLE, told)
-            // No Ctrl-C and no terminal's end reaches it. It stays in the session: Linux may share cores out by sessions first, and those of one cluster
-            // would wait for each other.
+            // A group of its own and no session, as containers have it (`scheduler/src/runner/gate.rs`).
             .process_group(0)
             .stdin(failure.try_clone().map_err(failed)?)
             .stdout(out.try_clone().map_err(failed)?)
@@ -363,5 +367,5 @@ impl From<RunFile> for Started {
 
 /// This program, also when its file has been replaced since.
 fn own_program() -> PathBuf {
-    PathBuf::from("/proc/self/exe")
+    PathBuf::from(format!("/proc/{}/exe", std::process::id()))
 }

@@ -343,7 +343,7 @@ where
 }
 
 /// Watches a table whose entries [are all fresh](Stamps::are_fresh): only new ones are news, which are counted, and a record costs what it does without
-/// cuts.
+/// cuts. Until it is dropped the stamps are behind the table.
 pub(crate) struct Fresh<'a> {
     stamps: &'a mut Stamps,
     log: &'a CutLog,

@@ -6,7 +6,8 @@
 //!
 //! The process gets a group of its own, so that no Ctrl-C and no terminal's end reaches it. It gets no session of its own: Linux may share
 //! cores out by sessions first (`kernel.sched_autogroup_enabled`), and then a thread of one container that has little to do waits for
-//! milliseconds behind one of another container, or of its host, that stands back.
+//! milliseconds behind one of another container, or of its host, that stands back. So there may be a terminal, which stops whole groups that
+//! want to read it, and a group that is stopped while its host ends is told to hang up: those signals are ignored, and reading fails at once.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,7 +24,7 @@ use super::process::ProcessMark;
 pub(super) const OWN_PROCESS_VARIABLE: &str = "ARDEA_CONTAINER_PROCESS";
 
 /// Waits for the word, then becomes the program.
-const GATE: &str = r#"read -r word && [ "$word" = go ] || exit 125
+const GATE: &str = r#"trap '' HUP TTIN TTOU; read -r word && [ "$word" = go ] || exit 125
 export ARDEA_CONTAINER_PROCESS=$$; exec "$@" </dev/null"#;
 
 /// What is to be started.
@@ -136,12 +137,17 @@ fn is_ours(name: &OsString) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::Signal;
+
     use super::*;
 
     fn start(folder: &Path) -> AtGate {
         let file = |name| File::create(folder.join(name)).expect("a file");
-        let arguments =
-            ["-c", "echo $ARDEA_TEST; ps -o pgid= -o sid= -p $$; exit 7"].map(String::from);
+        let arguments = [
+            "-c",
+            "echo $ARDEA_TEST; cat /proc/$$/stat; grep SigIgn /proc/$$/status; exit 7",
+        ]
+        .map(String::from);
         AtGate::new(Start {
             executable: Path::new("/bin/sh"),
             arguments: &arguments,
@@ -154,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_runs_behind_the_gate_in_a_group_of_its_own_and_the_session_of_its_host() {
+    fn a_process_runs_behind_the_gate_in_a_group_of_its_own_that_no_terminal_stops() {
         let folder = tempfile::tempdir().expect("a folder");
         let at_gate = start(folder.path());
         let handle = at_gate.mark().open().expect("looked").expect("it is there");
@@ -168,12 +174,27 @@ mod tests {
         let said = std::fs::read_to_string(folder.path().join("out")).expect("read");
         let mut lines = said.lines();
         assert_eq!(lines.next(), Some("hello"));
-        if let Some(line) = lines.next() {
-            let ids: Vec<&str> = line.split_whitespace().collect();
-            let session = rustix::process::getsid(None).expect("there is one");
-            let session = session.as_raw_nonzero().to_string();
-            assert_eq!(ids, [pid.to_string(), session]);
-        }
+        let fields = |stat: &str| -> Vec<String> {
+            let behind_the_name = stat.rsplit_once(')').expect("a name").1;
+            behind_the_name
+                .split_whitespace()
+                .map(String::from)
+                .collect()
+        };
+        let its = fields(lines.next().expect("its state"));
+        let ours = fields(&std::fs::read_to_string("/proc/self/stat").expect("read"));
+        let (group, session) = (2, 3);
+        assert_eq!(its[group], pid.to_string());
+        assert_eq!(its[session], ours[session]);
+        let ignored = lines.next().expect("what it ignores");
+        let ignored = ignored.rsplit_once('\t').expect("a mask").1;
+        let ignored = u64::from_str_radix(ignored, 16).expect("a number");
+        let wanted = [Signal::HUP, Signal::TTIN, Signal::TTOU];
+        assert!(
+            wanted
+                .iter()
+                .all(|it| ignored & (1 << (it.as_raw() - 1)) != 0)
+        );
     }
 
     #[test]

@@ -93,8 +93,6 @@ impl ProcessHandle {
         if !self.has_ended() {
             let _ = kill_process_group(self.pid, Signal::KILL);
         }
-        // It may not have become the leader of a group yet.
-        self.kill();
     }
 
     /// Ends it alone.
