@@ -50,7 +50,7 @@ pub struct Started {
     pub job: Option<String>,
 }
 
-/// Becomes the program, which no terminal stops or ends.
+/// Becomes the program, which no terminal stops or ends: the same signals as at a container's gate.
 const UNATTENDED: &str = r#"trap '' HUP TTIN TTOU; exec "$@""#;
 
 impl Launcher {
@@ -365,7 +365,7 @@ impl From<RunFile> for Started {
     }
 }
 
-/// This program, also when its file has been replaced since.
+/// This program, also when its file has been replaced since. By the number of this process: `self` would be the shell that becomes it.
 fn own_program() -> PathBuf {
     PathBuf::from(format!("/proc/{}/exe", std::process::id()))
 }
