@@ -21,8 +21,8 @@ use crate::asker::{Answers, Outcomes};
 use crate::driver::{Driver, Turn};
 use crate::orders::{Order, Orders, Stopped};
 
-/// For how long who asks looks for the answer before it sleeps.
-const LOOKS_FOR: Duration = Duration::from_micros(80);
+/// For how long who asks looks for the answer before it sleeps: a little longer than another member takes that has to be woken first.
+const LOOKS_FOR: Duration = Duration::from_micros(200);
 
 /// For how long the member's thread looks whether more comes before it sleeps.
 const LINGERS: Duration = Duration::from_micros(20);

@@ -11,6 +11,7 @@
 //! * [`Operation`], [`Change`]: what can be asked, and what it changes; [`Store`], [`Shelf`]: where entries lie;
 //! * [`Replica`]: one member's copy of a partition;
 //! * [`Happened`], [`Chapter`]: what is told of a map to those who watch it;
+//! * [`Roll`]: what is under way, by its number;
 //! * [`Node`]: a member: its council, its replicas, who asks whom, and who watches what; [`Reader`]: reads beside it, from any thread.
 //!
 //! # What is promised
@@ -74,6 +75,7 @@ mod store;
 mod tidings;
 
 mod node;
+mod roll;
 
 pub use council::{Ballot, Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord, Ping};
 pub use member::{Member, MemberId, Recipient};
@@ -84,8 +86,9 @@ pub use replica::{
     Course, Functions, Have, NoFunctions, Quota, Replica, ReplicaAction, ReplicaConfig,
     ReplicaWord, Say,
 };
+pub use roll::Roll;
 pub use shelf::{Cursor, Parcel, Shelf};
-pub use store::{Entry, NEVER, Store};
+pub use store::{Entry, NEVER, Setting, Store};
 pub use succession::{Claim, Facts, PartitionNumber, Promise, successor};
 pub use tidings::{Chapter, Happened, Rule, WatchWord};
 pub use view::{Holder, Record, View, ViewNumber};

@@ -39,7 +39,7 @@ use crate::operation::{MapId, Operation, Outcome, Refusal, Ticket};
 use crate::replica::{Functions, Quota, Replica, ReplicaAction, ReplicaWord};
 use crate::succession::{Claim, PartitionNumber};
 use crate::tidings::{Happened, WatchWord};
-use crate::view::{View, ViewNumber};
+use crate::view::{Record, View, ViewNumber};
 use crate::{Member, MemberId, Recipient};
 
 /// What members say to each other. It may be lost, doubled or late.
@@ -125,6 +125,8 @@ pub struct Node {
     desk: Desk,
     refill: Refill,
     seen: BTreeMap<MemberId, Seen>,
+    /// Who is the primary of each partition, since when: what the view says, where it is found at once.
+    primaries: Vec<Option<(MemberId, ViewNumber)>>,
     /// Who belongs to the grid, and who did: late requests of those who don't any more may have been carried out.
     members: BTreeSet<MemberId>,
     departed: BTreeSet<MemberId>,
@@ -185,6 +187,7 @@ impl Node {
             config,
             quota,
             seen: BTreeMap::new(),
+            primaries: Vec::new(),
             members: BTreeSet::new(),
             departed: BTreeSet::new(),
             tellers: Tellers::default(),
@@ -462,10 +465,7 @@ impl Node {
             return;
         };
         let me = self.me().id;
-        let record = self
-            .view()
-            .and_then(|view| view.records.get(partition as usize));
-        let primary = record.and_then(|record| Some((record.primary()?, record.reign)));
+        let primary = self.primaries.get(partition as usize).copied().flatten();
         self.desk
             .sent(now, number, primary.map(|(member, _)| member));
         match primary {
@@ -530,6 +530,8 @@ impl Node {
         self.departed.extend(before.difference(&self.members));
         self.seen
             .retain(|member, _| !self.departed.contains(member));
+        let primary = |record: &Arc<Record>| Some((record.primary()?, record.reign));
+        self.primaries = view.records.iter().map(primary).collect();
         let records: Vec<_> = view
             .partitions()
             .map(|(partition, record)| (partition.index(), Arc::clone(record)))
@@ -552,6 +554,7 @@ impl Node {
     /// It is a member no more.
     fn leave(&mut self) {
         self.is_out = true;
+        self.primaries.clear();
         self.shared.set_lease(None);
         for mut replica in self.shared.all() {
             replica.give_up(&mut Vec::new());

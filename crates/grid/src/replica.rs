@@ -25,6 +25,7 @@ mod primary;
 mod serving;
 mod word;
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -137,13 +138,16 @@ impl Budget {
     }
 
     fn changed(&self, before: usize, after: usize) {
-        if after >= before {
-            self.used
-                .fetch_add((after - before) as u64, Ordering::Relaxed);
-        } else {
-            self.used
-                .fetch_sub((before - after) as u64, Ordering::Relaxed);
-        }
+        match after.cmp(&before) {
+            // It is everybody's: who changes nothing of it doesn't touch it.
+            Equal => 0,
+            Greater => self
+                .used
+                .fetch_add((after - before) as u64, Ordering::Relaxed),
+            Less => self
+                .used
+                .fetch_sub((before - after) as u64, Ordering::Relaxed),
+        };
     }
 }
 
@@ -435,6 +439,9 @@ impl Replica {
             return;
         }
         let rule = self.rule();
+        if upto - self.applied > 1 {
+            self.shelf.look_ahead(self.log.between(self.applied, upto));
+        }
         while self.applied < upto {
             let number = self.applied + 1;
             let Some(change) = self.log.get(number) else {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::operation::{Change, MapId};
-use crate::store::{Entry, Store};
+use crate::store::{AHEAD, Entry, Setting, Store};
 
 /// The maps of a partition, the first that had something in front.
 #[derive(Clone, Debug, Default)]
@@ -103,6 +103,26 @@ impl Shelf {
         guests.map(|(_, store)| store.cost()).sum()
     }
 
+    /// Brings near what [`apply`](Self::apply) will need of these changes.
+    pub fn look_ahead<'a>(&self, changes: impl Iterator<Item = &'a Change>) {
+        let mut changes = changes.peekable();
+        while let Some(first) = changes.peek() {
+            let map = first.map();
+            let (mut hashes, mut count) = ([0; AHEAD], 0);
+            while count < AHEAD
+                && let Some(change) = changes.next_if(|change| change.map() == map)
+            {
+                if let Change::Set { key, .. } | Change::Remove { key, .. } = change {
+                    hashes[count] = xxh3_64(key);
+                    count += 1;
+                }
+            }
+            if let Some(store) = self.map(map) {
+                store.look_ahead(&hashes[..count]);
+            }
+        }
+    }
+
     /// Makes a change, the one of that number.
     pub fn apply(&mut self, change: &Change, number: u64) {
         self.touch(change.map(), number);
@@ -113,13 +133,13 @@ impl Shelf {
                 value,
                 expires,
             } => {
-                let entry = Entry {
+                let setting = Setting {
                     key,
                     value,
                     version: number,
                     expires: *expires,
                 };
-                self.map_mut(*map).set(xxh3_64(key), entry);
+                self.map_mut(*map).set(xxh3_64(key), setting);
             }
             Change::Remove { map, key } => {
                 self.map_mut(*map).remove(xxh3_64(key), key);
@@ -130,13 +150,13 @@ impl Shelf {
 
     /// Sets what a parcel says.
     pub fn unpack(&mut self, parcel: &Parcel) {
-        let entry = Entry {
+        let setting = Setting {
             key: &parcel.key,
             value: &parcel.value,
             version: parcel.version,
             expires: parcel.expires,
         };
-        self.map_mut(parcel.map).set(xxh3_64(&parcel.key), entry);
+        self.map_mut(parcel.map).set(xxh3_64(&parcel.key), setting);
         self.touch(parcel.map, parcel.version);
     }
 
@@ -167,7 +187,7 @@ impl Shelf {
                 parcels.push(Parcel {
                     map: *map,
                     key: Bytes::copy_from_slice(entry.key),
-                    value: Bytes::copy_from_slice(entry.value),
+                    value: entry.to_bytes(),
                     version: entry.version,
                     expires: entry.expires,
                 });

@@ -1,16 +1,31 @@
 //! The entries of one map in one partition.
 //!
 //! Keys and values lie one behind the other in one piece of memory; a hash table of small numbers finds them. So an entry costs its bytes and
-//! about 50 more, a million entries are a handful of allocations, and a look-up allocates nothing.
+//! about 50 more, a million entries are a handful of allocations, and a look-up allocates nothing. Long values lie apart, each in its own memory: they are not copied when
+//! they are set, and nobody moves them when others go.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as TableEntry;
+use prefetch_index::prefetch_index;
 
 /// What an entry costs besides key and value, in bytes: its slot, and its share of the table.
 const OVERHEAD: usize = size_of::<Slot>() + 8;
 
 /// Memory of what is gone is used again when there is as much of it as of the rest, but not for less than this, in bytes.
 const LEAST_WASTE: usize = 16 << 10;
+
+/// Values lie apart from this length on, in bytes.
+const APART_BYTES: usize = 16 << 10;
+
+/// How many keys are [looked ahead](Store::look_ahead) for at a time: about as many as a processor fetches from memory at once.
+pub(crate) const AHEAD: usize = 16;
+
+/// What a processor fetches at once, in bytes, and how many of these are fetched of an entry.
+const LINE_BYTES: usize = 64;
+const LINES: usize = 4;
 
 /// Entries by key, each with the number of the change that made it.
 ///
@@ -24,6 +39,9 @@ pub struct Store {
     bytes: Vec<u8>,
     /// How many of the bytes belong to nothing any more.
     waste: usize,
+    /// Long values, by the slots of their entries.
+    apart: BTreeMap<u32, Bytes>,
+    apart_bytes: usize,
     expiring: usize,
 }
 
@@ -37,8 +55,20 @@ struct Slot {
     at: u32,
     key: u32,
     value: u32,
-    /// How many bytes it has, at least those of key and value; none of a free slot.
+    /// How many of the bytes it has, at least those of its key and of a value that doesn't lie apart; none of a free slot.
     room: u32,
+}
+
+impl Slot {
+    fn is_apart(&self) -> bool {
+        self.value as usize >= APART_BYTES
+    }
+
+    /// How many of the bytes it needs.
+    fn need(&self) -> usize {
+        let value = if self.is_apart() { 0 } else { self.value };
+        self.key as usize + value as usize
+    }
 }
 
 /// Never, as a time at which an entry expires.
@@ -51,7 +81,32 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
+    /// The value, if it lies apart.
+    apart: Option<&'a Bytes>,
     /// The change that made it.
+    pub version: u64,
+    /// When it expires, in microseconds since the Unix epoch; [`NEVER`] if it doesn't.
+    pub expires: i64,
+}
+
+impl Entry<'_> {
+    /// The value, to be kept: a copy, or the same memory if that is long.
+    pub fn to_bytes(&self) -> Bytes {
+        match self.apart {
+            Some(value) => value.clone(),
+            None => Bytes::copy_from_slice(self.value),
+        }
+    }
+}
+
+/// What a key is to have.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The value. If it is long its memory is kept, and all that it is part of.
+    pub value: &'a Bytes,
+    /// The change that makes it.
     pub version: u64,
     /// When it expires, in microseconds since the Unix epoch; [`NEVER`] if it doesn't.
     pub expires: i64,
@@ -75,7 +130,7 @@ impl Store {
 
     /// What the entries cost, in bytes.
     pub fn cost(&self) -> usize {
-        self.bytes.len() - self.waste + self.len() * OVERHEAD
+        self.bytes.len() - self.waste + self.apart_bytes + self.len() * OVERHEAD
     }
 
     /// What an entry costs, in bytes.
@@ -107,26 +162,55 @@ impl Store {
 
     fn entry(&self, at: usize) -> Entry<'_> {
         let slot = &self.slots[at];
-        let both = &self.bytes[slot.at as usize..][..(slot.key + slot.value) as usize];
+        let both = &self.bytes[slot.at as usize..][..slot.need()];
         let (key, value) = both.split_at(slot.key as usize);
+        let apart = match slot.is_apart() {
+            true => self.apart.get(&(at as u32)),
+            false => None,
+        };
         Entry {
             key,
-            value,
+            value: apart.map_or(value, |value| value),
+            apart,
             version: slot.version,
             expires: slot.expires,
         }
     }
 
-    /// Whether an entry of these lengths can still be addressed, here and in any other copy: those have as much again that belongs to nothing at most.
-    pub fn has_place(&self, key: usize, value: usize) -> bool {
+    /// Whether an entry of these lengths can still be addressed when so many bytes more have come, here and in any other copy: those have as much again that belongs to nothing
+    /// at most.
+    pub fn has_place(&self, key: usize, value: usize, coming: usize) -> bool {
+        let is_addressed = u32::try_from(value).is_ok();
+        let value = if value < APART_BYTES { value } else { 0 };
         let used = (self.bytes.len() - self.waste) as u64;
-        let all = used.saturating_add((key as u64).saturating_add(value as u64));
+        let more = [key, value, coming].into_iter().map(|bytes| bytes as u64);
+        let all = more.fold(used, u64::saturating_add);
         let most = u64::from(u32::MAX) / 2 - LEAST_WASTE as u64;
-        all < most && self.slots.len() < u32::MAX as usize
+        is_addressed && all < most && self.slots.len() < u32::MAX as usize
+    }
+
+    /// Brings near what [`set`](Self::set) will need of the keys with these hashes, at most [`AHEAD`] of them. One after the other each would wait for memory
+    /// several times; so all wait together.
+    pub(crate) fn look_ahead(&self, hashes: &[u64]) {
+        let mut places = [usize::MAX; AHEAD];
+        for (place, hash) in places.iter_mut().zip(hashes) {
+            // The first that may be it: nearly always it is.
+            if let Some(slot) = self.table.find(spread(*hash), |_| true) {
+                *place = *slot as usize;
+                prefetch_index(&self.slots, *place);
+            }
+        }
+        for slot in places.iter().filter_map(|place| self.slots.get(*place)) {
+            let start = slot.at as usize;
+            // How it goes on from there the processor sees by itself.
+            for at in (start..start + slot.need()).step_by(LINE_BYTES).take(LINES) {
+                prefetch_index(&self.bytes, at);
+            }
+        }
     }
 
     /// Sets what a key has. The caller has asked whether there [is place](Self::has_place).
-    pub fn set(&mut self, hash: u64, entry: Entry<'_>) {
+    pub fn set(&mut self, hash: u64, setting: Setting<'_>) {
         self.reclaim();
         let Store {
             table,
@@ -135,58 +219,75 @@ impl Store {
             bytes,
             waste,
             expiring,
+            ..
         } = self;
         let is_it = |at: &u32| {
             let slot = &slots[*at as usize];
             slot.hash == hash
-                && slot.key as usize == entry.key.len()
-                && &bytes[slot.at as usize..][..entry.key.len()] == entry.key
+                && slot.key as usize == setting.key.len()
+                && &bytes[slot.at as usize..][..setting.key.len()] == setting.key
         };
-        let need = entry.key.len() + entry.value.len();
-        *expiring += usize::from(entry.expires != NEVER);
-        match table.entry(spread(hash), is_it, |at| spread(slots[*at as usize].hash)) {
-            TableEntry::Occupied(found) => {
-                let slot = &mut slots[*found.get() as usize];
-                *expiring -= usize::from(slot.expires != NEVER);
-                if need > slot.room as usize {
-                    *waste += slot.room as usize;
-                    slot.at = bytes.len() as u32;
-                    slot.room = need as u32;
-                    bytes.extend_from_slice(entry.key);
-                    bytes.extend_from_slice(entry.value);
-                } else {
-                    let start = slot.at as usize + entry.key.len();
-                    bytes[start..start + entry.value.len()].copy_from_slice(entry.value);
+        let mut new = Slot {
+            hash,
+            version: setting.version,
+            expires: setting.expires,
+            at: bytes.len() as u32,
+            key: setting.key.len() as u32,
+            value: setting.value.len() as u32,
+            room: 0,
+        };
+        let need = new.need();
+        new.room = need as u32;
+        let beside = &setting.value[..need - setting.key.len()];
+        *expiring += usize::from(setting.expires != NEVER);
+        let (at, had_apart) =
+            match table.entry(spread(hash), is_it, |at| spread(slots[*at as usize].hash)) {
+                TableEntry::Occupied(found) => {
+                    let slot = &mut slots[*found.get() as usize];
+                    *expiring -= usize::from(slot.expires != NEVER);
+                    if need > slot.room as usize {
+                        *waste += slot.room as usize;
+                        bytes.extend_from_slice(setting.key);
+                        bytes.extend_from_slice(beside);
+                    } else {
+                        (new.at, new.room) = (slot.at, slot.room);
+                        let start = slot.at as usize + setting.key.len();
+                        bytes[start..start + beside.len()].copy_from_slice(beside);
+                    }
+                    let had_apart = slot.is_apart();
+                    *slot = new;
+                    (*found.get(), had_apart)
                 }
-                slot.value = entry.value.len() as u32;
-                slot.version = entry.version;
-                slot.expires = entry.expires;
-            }
-            TableEntry::Vacant(vacant) => {
-                let slot = Slot {
-                    hash,
-                    version: entry.version,
-                    expires: entry.expires,
-                    at: bytes.len() as u32,
-                    key: entry.key.len() as u32,
-                    value: entry.value.len() as u32,
-                    room: need as u32,
-                };
-                bytes.extend_from_slice(entry.key);
-                bytes.extend_from_slice(entry.value);
-                let at = match free.pop() {
-                    Some(at) => {
-                        slots[at as usize] = slot;
-                        at
-                    }
-                    None => {
-                        slots.push(slot);
-                        (slots.len() - 1) as u32
-                    }
-                };
-                vacant.insert(at);
-            }
+                TableEntry::Vacant(vacant) => {
+                    bytes.extend_from_slice(setting.key);
+                    bytes.extend_from_slice(beside);
+                    let at = match free.pop() {
+                        Some(at) => {
+                            slots[at as usize] = new;
+                            at
+                        }
+                        None => {
+                            slots.push(new);
+                            (slots.len() - 1) as u32
+                        }
+                    };
+                    vacant.insert(at);
+                    (at, false)
+                }
+            };
+        if had_apart || new.is_apart() {
+            self.lay_apart(at, new.is_apart().then(|| setting.value.clone()));
         }
+    }
+
+    /// What lies apart for a slot from now on.
+    fn lay_apart(&mut self, slot: u32, value: Option<Bytes>) {
+        self.apart_bytes += value.as_ref().map_or(0, Bytes::len);
+        let had = match value {
+            Some(value) => self.apart.insert(slot, value),
+            None => self.apart.remove(&slot),
+        };
+        self.apart_bytes -= had.map_or(0, |had| had.len());
     }
 
     /// Removes the entry of a key; whether there was one.
@@ -210,8 +311,12 @@ impl Store {
         let slot = &mut self.slots[at as usize];
         self.waste += slot.room as usize;
         self.expiring -= usize::from(slot.expires != NEVER);
+        let was_apart = slot.is_apart();
         slot.key = u32::MAX;
-        slot.room = 0;
+        (slot.value, slot.room) = (0, 0);
+        if was_apart {
+            self.lay_apart(at, None);
+        }
         self.free.push(at);
         self.reclaim();
         true
@@ -237,11 +342,11 @@ impl Store {
         }
         let mut bytes = Vec::with_capacity(self.bytes.len() - self.waste + LEAST_WASTE);
         for slot in self.slots.iter_mut().filter(|slot| slot.key != u32::MAX) {
-            let length = slot.key + slot.value;
+            let length = slot.need();
             let from = slot.at as usize;
             slot.at = bytes.len() as u32;
-            slot.room = length;
-            bytes.extend_from_slice(&self.bytes[from..from + length as usize]);
+            slot.room = length as u32;
+            bytes.extend_from_slice(&self.bytes[from..from + length]);
         }
         self.bytes = bytes;
         self.waste = 0;
@@ -257,14 +362,14 @@ mod tests {
     use xxhash_rust::xxh3::xxh3_64;
 
     fn set(store: &mut Store, key: &[u8], value: &[u8], version: u64, expires: i64) {
-        let entry = Entry {
+        let setting = Setting {
             key,
-            value,
+            value: &Bytes::copy_from_slice(value),
             version,
             expires,
         };
-        assert!(store.has_place(key.len(), value.len()));
-        store.set(xxh3_64(key), entry);
+        assert!(store.has_place(key.len(), value.len(), 0));
+        store.set(xxh3_64(key), setting);
     }
 
     #[derive(Clone, Debug)]
@@ -275,8 +380,9 @@ mod tests {
     }
 
     fn step() -> impl Strategy<Value = Step> {
+        let length = prop_oneof![4 => 0..3_000_usize, 1 => APART_BYTES - 2..APART_BYTES + 100];
         prop_oneof![
-            20 => (any::<u8>(), 0_usize..3_000, any::<bool>()).prop_map(|(key, length, ends)| Step::Set(key, length, ends)),
+            20 => (any::<u8>(), length, any::<bool>()).prop_map(|(key, length, ends)| Step::Set(key, length, ends)),
             10 => any::<u8>().prop_map(Step::Remove),
             1 => Just(Step::Clear),
         ]
@@ -315,8 +421,14 @@ mod tests {
                 let found = store.get(xxh3_64(key), key).map(|entry| entry.value.to_vec());
                 prop_assert_eq!(found.as_ref(), Some(value));
             }
-            let content: usize = model.iter().map(|(key, entry)| key.len() + entry.0.len()).sum();
-            prop_assert!(store.bytes.len() <= 2 * (content + store.waste).max(LEAST_WASTE) + 3_000);
+            let is_apart = |value: &&Vec<u8>| value.len() >= APART_BYTES;
+            let apart = model.values().map(|entry| &entry.0).filter(is_apart);
+            let apart: usize = apart.map(Vec::len).sum();
+            prop_assert_eq!(store.apart.values().map(Bytes::len).sum::<usize>(), apart);
+            let all: usize = model.iter().map(|(key, entry)| key.len() + entry.0.len()).sum();
+            let content = all - apart;
+            prop_assert_eq!(store.apart_bytes, apart);
+            prop_assert!(store.bytes.len() <= 2 * (content + store.waste).max(LEAST_WASTE) + APART_BYTES);
         }
 
         #[test]
@@ -354,9 +466,11 @@ mod tests {
     fn no_more_is_taken_than_every_copy_can_address() {
         let mut store = Store::default();
         set(&mut store, b"key", b"value", 1, NEVER);
-        assert!(store.has_place(3, 1 << 30));
-        assert!(!store.has_place(3, (1 << 31) - LEAST_WASTE));
-        assert!(!store.has_place(usize::MAX, usize::MAX));
+        assert!(store.has_place(3, 1 << 30, 0));
+        assert!(store.has_place(3, 5, 1 << 30));
+        assert!(!store.has_place(3, 5, (1 << 31) - LEAST_WASTE));
+        assert!(!store.has_place(usize::MAX, 5, usize::MAX));
+        assert!(!store.has_place(3, usize::MAX, 0));
     }
 
     #[test]

@@ -17,9 +17,9 @@ use crate::orders::{Ask, Order, Stopped};
 /// How many operations of one call are under way at a time.
 const UNDER_WAY: usize = 4096;
 
-/// How many are ordered together at most, and about how many bytes of them.
-const TOGETHER: usize = 512;
-const TOGETHER_BYTES: usize = 512 << 10;
+/// How many are ordered together at most, and about how many bytes of them: so many that each partition has several of them.
+const TOGETHER: usize = 1024;
+const TOGETHER_BYTES: usize = 2 << 20;
 
 impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// Has something hear of all that happens to the map; returns when it does.
@@ -113,6 +113,8 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             bytes += weight_of_request(&operation);
             some.push((number, partition, operation));
         }
+        // What is of one partition is done while that is near, in the order in which it was asked for.
+        some.sort_by_cached_key(|(_, partition, _)| partition.index());
         Ok(some)
     }
 

@@ -28,7 +28,10 @@ pub(super) fn entry(write: impl FnOnce(&mut Vec<u8>) -> Result<usize>) -> Result
     let mut pen = PEN.take();
     pen.written.clear();
     let entry = write(&mut pen.written).map(|at| {
-        let mut key = pen.kept();
+        let mut key = match pen.written.len() > KEPT_BYTES {
+            true => pen.given(),
+            false => pen.kept(),
+        };
         let value = key.split_off(at);
         (key, value)
     });
@@ -38,6 +41,13 @@ pub(super) fn entry(write: impl FnOnce(&mut Vec<u8>) -> Result<usize>) -> Result
 }
 
 impl Pen {
+    /// What is written, with its memory: that is not kept anyway, so nothing need be copied.
+    fn given(&mut self) -> Bytes {
+        let mut written = std::mem::take(&mut self.written);
+        written.shrink_to_fit();
+        written.into()
+    }
+
     fn kept(&mut self) -> Bytes {
         let bytes = self.written.len();
         if bytes > PIECE_BYTES / 4 {

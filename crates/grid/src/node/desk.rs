@@ -1,14 +1,14 @@
 //! Operations that were asked for here, until they end.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ardea_core::PartitionId;
-use foldhash::fast::FixedState;
 
 use super::seen::MOST;
 use crate::MemberId;
 use crate::operation::{Operation, Outcome, Refusal};
+use crate::roll::Roll;
 use crate::succession::PartitionNumber;
 
 /// An operation to be tried now.
@@ -31,11 +31,8 @@ pub(super) struct Desk {
     me: MemberId,
     patience: Duration,
     retry: Duration,
-    /// What is under way, by attempt. Seldom gone through, and then in order: nothing depends on the order in which they lie here.
-    under_way: HashMap<u64, UnderWay, FixedState>,
-    /// No attempt below this number is under way.
-    floor: u64,
-    last: u64,
+    /// What is under way, by attempt.
+    under_way: Roll<UnderWay>,
     /// What was refused, and is tried again.
     later: BTreeMap<u64, Later>,
     /// What has ended and was not told yet.
@@ -75,9 +72,7 @@ impl Desk {
             me,
             patience,
             retry,
-            under_way: HashMap::default(),
-            floor: 1,
-            last: 0,
+            under_way: Roll::default(),
             later: BTreeMap::new(),
             ended: Vec::new(),
             recalls: BTreeMap::new(),
@@ -102,27 +97,25 @@ impl Desk {
     }
 
     fn attempt(&mut self, now: Duration, asked: Asked) -> Option<Step> {
-        let number = self.last + 1;
-        if number - self.floor >= MOST {
+        let floor = self.under_way.floor();
+        if self.under_way.next() - floor >= MOST {
             // Others remember no more: it waits for the oldest that is under way.
             self.put_off(now + self.retry, asked, Refusal::NotPrimary);
             return None;
         }
-        self.last = number;
-        let step = Step {
-            partition: asked.partition,
-            number,
-            floor: self.floor,
-            operation: asked.operation.clone(),
-        };
-        let under_way = UnderWay {
+        let (partition, operation) = (asked.partition, asked.operation.clone());
+        let number = self.under_way.enter(UnderWay {
             asked,
             to: None,
             at: now,
             recalled: None,
-        };
-        self.under_way.insert(number, under_way);
-        Some(step)
+        });
+        Some(Step {
+            partition,
+            number,
+            floor,
+            operation,
+        })
     }
 
     /// It is tried again then.
@@ -131,18 +124,9 @@ impl Desk {
         self.later.insert(later.asked.id, later);
     }
 
-    /// An attempt is waited for no more.
-    fn forget(&mut self, number: u64) -> Option<UnderWay> {
-        let was = self.under_way.remove(&number);
-        while self.floor <= self.last && !self.under_way.contains_key(&self.floor) {
-            self.floor += 1;
-        }
-        was
-    }
-
     /// The attempt was sent to that member.
     pub fn sent(&mut self, now: Duration, number: u64, to: Option<MemberId>) {
-        if let Some(under_way) = self.under_way.get_mut(&number) {
+        if let Some(under_way) = self.under_way.get_mut(number) {
             (under_way.to, under_way.at) = (to, now);
         }
     }
@@ -155,10 +139,10 @@ impl Desk {
     /// An attempt has ended, as that member says, or this one.
     pub fn ended(&mut self, now: Duration, number: u64, from: Option<MemberId>, outcome: Outcome) {
         let is_it = |under_way: &UnderWay| from.is_none() || from == under_way.to;
-        if !self.under_way.get(&number).is_some_and(is_it) {
+        if !self.under_way.get(number).is_some_and(is_it) {
             return;
         }
-        let Some(UnderWay { asked, .. }) = self.forget(number) else {
+        let Some(UnderWay { asked, .. }) = self.under_way.remove(number) else {
             return;
         };
         match outcome {
@@ -209,7 +193,7 @@ impl Desk {
             to,
             recalled,
             ..
-        }) = self.under_way.get_mut(&number)
+        }) = self.under_way.get_mut(number)
             && let Some(to) = to.filter(|to| *to != self.me)
             && asked.operation.writes()
             && recalled.is_none_or(|at| at == now)
@@ -219,7 +203,7 @@ impl Desk {
             }
             return;
         }
-        let Some(UnderWay { asked, .. }) = self.forget(number) else {
+        let Some(UnderWay { asked, .. }) = self.under_way.remove(number) else {
             return;
         };
         match (asked.operation.writes(), now < asked.until) {
@@ -235,12 +219,9 @@ impl Desk {
     /// The attempts of which that is true, in order.
     fn which(&self, is_it: impl Fn(&UnderWay) -> bool) -> Vec<u64> {
         let all = self.under_way.iter();
-        let mut numbers: Vec<u64> = all
-            .filter(|(_, it)| is_it(it))
-            .map(|(number, _)| *number)
-            .collect();
-        numbers.sort_unstable();
-        numbers
+        all.filter(|(_, it)| is_it(it))
+            .map(|(number, _)| number)
+            .collect()
     }
 
     /// Who belongs to the grid now. Nobody can say what became of writes that were sent to others; all else is tried again.
@@ -255,7 +236,7 @@ impl Desk {
     /// This member belongs to no grid any more.
     pub fn give_up(&mut self) {
         for number in self.which(|_| true) {
-            let Some(UnderWay { asked, .. }) = self.forget(number) else {
+            let Some(UnderWay { asked, .. }) = self.under_way.remove(number) else {
                 continue;
             };
             let outcome = match asked.operation.writes() {
@@ -284,11 +265,15 @@ mod tests {
         let (now, partition) = (Duration::from_secs(1), PartitionId::of_canonical(b"key"));
         let clear = || Operation::Clear(crate::MapId(1));
         let oldest = desk.ask(now, 1, partition, clear()).unwrap();
-        desk.last += MOST - 1;
-        assert!(desk.ask(now, 2, partition, clear()).is_none());
+        let done = Outcome::Answered(crate::Answer::Done);
+        for id in 2..=MOST {
+            let step = desk.ask(now, id, partition, clear()).unwrap();
+            desk.ended(now, step.number, None, done.clone());
+        }
+        desk.ended.clear();
+        assert!(desk.ask(now, MOST + 1, partition, clear()).is_none());
         let later = now + Duration::from_millis(5);
         assert!(desk.tick(later).is_empty());
-        let done = Outcome::Answered(crate::Answer::Done);
         desk.ended(later, oldest.number, None, done.clone());
         assert_eq!(desk.ended, [(1, done)]);
         assert_eq!(desk.tick(later + Duration::from_millis(5)).len(), 1);

@@ -59,6 +59,9 @@ impl Replica {
         }
         let end = self.log.end();
         let gap = before > end;
+        // First what is settled goes, so that what has come takes its place.
+        self.apply_up_to(settled.min(end));
+        self.log.forget(self.applied);
         if !gap {
             let known = usize::try_from(end - before).unwrap_or(usize::MAX);
             for change in changes.into_iter().skip(known) {

@@ -44,6 +44,15 @@ impl Log {
         self.changes.get(usize::try_from(at).ok()?)
     }
 
+    /// The changes behind one, up to another.
+    pub fn between(&self, behind: u64, upto: u64) -> impl Iterator<Item = &Change> {
+        let at = |number: u64| {
+            let at = usize::try_from(number.saturating_sub(self.base));
+            at.unwrap_or(usize::MAX).min(self.changes.len())
+        };
+        self.changes.range(at(behind)..at(upto.max(behind)))
+    }
+
     /// Forgets all up to that one.
     pub fn forget(&mut self, upto: u64) {
         while self.base < upto {
@@ -52,6 +61,10 @@ impl Log {
             };
             self.bytes -= change.cost();
             self.base += 1;
+        }
+        if self.changes.is_empty() {
+            // The next ones come where the last ones were, and not all around the memory that it ever needed.
+            self.changes.clear();
         }
     }
 

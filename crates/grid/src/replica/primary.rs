@@ -222,6 +222,10 @@ impl Replica {
                     out.push(ReplicaAction::Answer(ticket, Outcome::Answered(answer)));
                 }
             }
+            if primary.waiting.is_empty() {
+                // As the log: the next ones come where the last ones were.
+                primary.waiting.clear();
+            }
         }
     }
 

@@ -63,7 +63,7 @@ impl Replica {
         let answer = match operation {
             Operation::Get { map, key } => {
                 let entry = self.present(|| now, map, &key);
-                Answer::Value(entry.map(|entry| Bytes::copy_from_slice(entry.value)))
+                Answer::Value(entry.map(|entry| entry.to_bytes()))
             }
             Operation::Count(map) => {
                 Answer::Count(self.shelf.map(map).map_or(0, Store::len) as u64)
@@ -183,7 +183,7 @@ impl Replica {
             self.quota.check(*map, cost.saturating_sub(known))?;
         }
         // Changes that are under way take their places later: there is twice as much as they can need.
-        let fits = |store: &Store| store.has_place(key.len(), value.len() + 2 * self.log.bytes());
+        let fits = |store: &Store| store.has_place(key.len(), value.len(), 2 * self.log.bytes());
         match self.shelf.map(*map).is_none_or(fits) {
             true => Ok(()),
             false => Err(Refusal::Full {
@@ -214,7 +214,7 @@ impl Replica {
                     .shelf
                     .get(map, key)
                     .filter(|entry| entry.expires > wall);
-                entry.map(|entry| Bytes::copy_from_slice(entry.value))
+                entry.map(|entry| entry.to_bytes())
             }
         }
     }
@@ -241,10 +241,7 @@ impl Replica {
             behind = Some(reign | next as u64);
             if entry.expires > wall {
                 sum += Store::cost_of(entry.key.len(), entry.value.len());
-                page.push((
-                    Bytes::copy_from_slice(entry.key),
-                    Bytes::copy_from_slice(entry.value),
-                ));
+                page.push((Bytes::copy_from_slice(entry.key), entry.to_bytes()));
             }
         }
         Answer::Page(page, None)
