@@ -11,7 +11,7 @@
 //! * [`Greeting`]: who speaks, and what for;
 //! * [`connect`], [`Listener`]: the two ways to a [`Courier`];
 //! * [`Sender`], [`Receiver`]: its halves; [`Encoded`]: a message that goes to many, encoded once;
-//! * [`Apart`], [`Messages`], [`write()`]: the same for who polls sockets himself, where every microsecond counts.
+//! * [`Apart`], [`Messages`], [`write()`]: the same for who polls sockets himself, where every microsecond counts; [`Needed`]: how much memory that keeps.
 //!
 //! # On the wire
 //!
@@ -60,6 +60,7 @@ mod security;
 
 mod frame;
 mod greeting;
+mod needed;
 mod polled;
 
 mod connect;
@@ -71,6 +72,7 @@ pub use frame::{Encoded, write};
 pub use greeting::{Greeting, VERSION};
 pub use halves::{Courier, Receiver, Sender};
 pub use listener::Listener;
+pub use needed::Needed;
 pub use polled::{Apart, Messages};
 pub use security::{Limits, Security};
 

@@ -11,12 +11,10 @@ use ardea_tls::rustls;
 use serde::de::DeserializeOwned;
 
 use crate::frame::{Cutter, LENGTH_BYTES, decode, whole};
+use crate::needed::Needed;
 
 /// How much is read at a time at least, in bytes.
 const SPACE_BYTES: usize = 64 << 10;
-
-/// What a buffer may keep when it is empty, in bytes.
-const KEPT_BYTES: usize = 1 << 20;
 
 /// A connection whose two sides have greeted each other, apart.
 pub struct Apart {
@@ -41,6 +39,7 @@ pub struct Messages {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    needed: Needed,
     most_bytes: usize,
     peer: Arc<str>,
 }
@@ -52,6 +51,7 @@ impl Messages {
             start: 0,
             end: buffer.len(),
             buffer,
+            needed: Needed::default(),
             most_bytes,
             peer: Arc::clone(peer),
         }
@@ -66,9 +66,6 @@ impl Messages {
     pub fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
-            if self.buffer.len() > KEPT_BYTES {
-                self.buffer = Vec::new();
-            }
         }
         if self.buffer.len() - self.end < SPACE_BYTES / 2 {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -76,6 +73,7 @@ impl Messages {
             // Twice what has come, so that long messages are not moved again and again.
             let wanted = (2 * self.end).max(SPACE_BYTES);
             if self.buffer.len() < wanted {
+                self.needed.see(wanted);
                 self.buffer.resize(wanted, 0);
             }
         }
@@ -85,6 +83,16 @@ impl Messages {
     /// So many bytes have come.
     pub fn came(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.buffer.len());
+        self.needed.see(self.end);
+    }
+
+    /// Some time has passed: gives memory back that was not needed lately. Expected several times a second.
+    pub fn tidy(&mut self) {
+        let kept = self.needed.pass();
+        if self.start == self.end && self.buffer.len() > 2 * kept {
+            (self.start, self.end) = (0, 0);
+            self.buffer = Vec::new();
+        }
     }
 
     /// The next message, if all of it has come.
@@ -167,12 +175,17 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_is_taken_whole_and_its_memory_given_back() {
+    fn a_long_message_is_taken_whole_and_its_memory_given_back_when_no_more_come() {
         let long = vec![7_u8; 5 << 20];
         let (mut bytes, mut messages) = (Vec::new(), messages(16 << 20));
         write(&long, &mut bytes).unwrap();
         came(&mut messages, &bytes);
         assert_eq!(messages.take::<Vec<u8>>().unwrap(), Some(long));
-        assert!(messages.space().len() <= KEPT_BYTES);
+        messages.tidy();
+        assert!(messages.space().len() > 5 << 20);
+        for _ in 0..1_000 {
+            messages.tidy();
+        }
+        assert!(messages.space().len() <= 256 << 10);
     }
 }

@@ -2,14 +2,12 @@
 //!
 //! It takes all that is there, and sends what follows from all of it together. Whose thread does that, and when, is up to `helm`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use ardea_exchange::Sockets;
-use ardea_grid::{Member, Node, NodeAction, NodeEvent, Outcome, View, Word};
-use foldhash::fast::FixedState;
+use ardea_grid::{Member, Node, NodeAction, NodeEvent, Outcome, Roll, View, Word};
 
 use crate::asker::Asker;
 use crate::clock::Clock;
@@ -37,8 +35,7 @@ pub(crate) struct Driver {
     pub fresh: Arc<Fresh>,
     hears: Vec<Hears>,
     /// Who waits, by what they wait for, and whether that writes.
-    waiting: HashMap<u64, (Asker, bool), FixedState>,
-    asked: u64,
+    waiting: Roll<(Asker, bool)>,
     tick: Duration,
     next_tick: Instant,
     actions: Vec<NodeAction>,
@@ -86,8 +83,7 @@ impl Driver {
             ears: Ears::default(),
             fresh: parts.fresh,
             hears: Vec::new(),
-            waiting: HashMap::default(),
-            asked: 0,
+            waiting: Roll::default(),
             tick: (heartbeat / 4).max(Duration::from_millis(1)),
             next_tick: Instant::now(),
             actions: Vec::new(),
@@ -114,6 +110,7 @@ impl Driver {
                 self.take_event(NodeEvent::Unwatch(map));
             }
             self.post.tidy(now);
+            self.hears.iter_mut().for_each(|hears| hears.line.tidy());
         }
         let mut turn = Turn::default();
         self.take_orders(now, &mut turn);
@@ -174,10 +171,8 @@ impl Driver {
     }
 
     fn ask(&mut self, ask: Ask) {
-        self.asked += 1;
-        let writes = ask.operation.writes();
-        self.waiting.insert(self.asked, (ask.asker, writes));
-        self.take_event(NodeEvent::Ask(self.asked, ask.partition, ask.operation));
+        let number = self.waiting.enter((ask.asker, ask.operation.writes()));
+        self.take_event(NodeEvent::Ask(number, ask.partition, ask.operation));
     }
 
     fn take_event(&mut self, event: NodeEvent) {
@@ -237,7 +232,7 @@ impl Driver {
                     }
                 }
                 NodeAction::Ended(id, outcome) => {
-                    if let Some((asker, _)) = self.waiting.remove(&id) {
+                    if let Some((asker, _)) = self.waiting.remove(id) {
                         asker.told(outcome);
                     }
                 }
@@ -278,7 +273,7 @@ impl Drop for Driver {
             seen.is_out = true;
             seen.has_parted = true;
         });
-        for (_, (asker, writes)) in self.waiting.drain() {
+        for (asker, writes) in self.waiting.drain() {
             match writes {
                 true => asker.told(Outcome::Unknown),
                 // Who is forgotten is told that nothing was done.

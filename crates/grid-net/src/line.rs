@@ -3,16 +3,13 @@
 use std::io::{self, IoSlice};
 
 use ardea_core::Result;
-use ardea_courier::{Apart, Messages, write};
+use ardea_courier::{Apart, Messages, Needed, write};
 use ardea_exchange::{ByteStream, Readiness, Sockets, TlsStream};
 use ardea_grid::{Member, Word};
 use serde::{Deserialize, Serialize};
 
 /// How much may wait to leave before more is written, in bytes: what waits longer waits as words, of which some go before others.
 const FULL_BYTES: usize = 256 << 10;
-
-/// What a buffer keeps when it is empty, in bytes.
-const KEPT_BYTES: usize = 1 << 20;
 
 /// What goes over a connection: first who speaks, then what is said.
 #[derive(Serialize, Deserialize)]
@@ -29,6 +26,7 @@ pub(crate) struct Line {
     out: Vec<u8>,
     /// How much of that has left.
     left: usize,
+    needed: Needed,
 }
 
 impl Line {
@@ -47,6 +45,7 @@ impl Line {
             messages: apart.messages,
             out: Vec::new(),
             left: 0,
+            needed: Needed::default(),
         })
     }
 
@@ -73,6 +72,7 @@ impl Line {
     /// Sends what goes without waiting; how many bytes.
     pub fn flush(&mut self) -> io::Result<usize> {
         let before = self.left;
+        self.needed.see(self.out.len());
         while self.left < self.out.len() {
             match self.stream.write(&[IoSlice::new(&self.out[self.left..])]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -86,11 +86,19 @@ impl Line {
         if self.left == self.out.len() {
             self.left = 0;
             self.out.clear();
-            self.out.shrink_to(KEPT_BYTES);
         }
         match self.stream.flush() {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(sent),
+        }
+    }
+
+    /// Some time has passed: gives memory back that was not needed lately.
+    pub fn tidy(&mut self) {
+        self.messages.tidy();
+        let kept = self.needed.pass();
+        if self.out.is_empty() && self.out.capacity() > 2 * kept {
+            self.out = Vec::new();
         }
     }
 

@@ -157,10 +157,11 @@ impl Post {
         unsent
     }
 
-    /// Ends connections that nothing goes over, and finds those that have ended. Of members that are gone nothing is kept.
+    /// Ends connections that nothing goes over, and finds those that have ended. Of members that are gone nothing is kept, nor memory that nobody needs.
     pub fn tidy(&mut self, now: Instant) {
         for way in &mut self.ways {
             if let Stage::Open(line) = &mut way.stage {
+                line.tidy();
                 // Nobody answers on it: only its end can come.
                 let is_over = loop {
                     match line.receive() {
