@@ -10,7 +10,8 @@ use crate::core_pace::CorePace;
 const LEVEL: i32 = -1;
 /// Less is not packed.
 const PACKED_LEAST_BYTES: usize = 128;
-/// Of what is larger than four of these, so much from its middle is packed first: if that is hardly worth it, the rest is not tried.
+/// Of what is larger than four of these, so much from its middle is packed first: if that doesn't become half as long, the rest is not tried. What is packed less well costs more
+/// time to pack than it saves on its way, and cuts come out of what records could have.
 const SAMPLE_BYTES: usize = 16 * 1024;
 /// How much is packed in one go, as a frame of its own: what unpacks one takes several that follow each other. As one stream it would be copied first.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -47,7 +48,7 @@ impl Packer {
         };
         if content.len() > 4 * SAMPLE_BYTES {
             let sample = &content[content.len() / 2..][..SAMPLE_BYTES];
-            if !is_packed(compressor, sample, piece) || piece.len() > SAMPLE_BYTES / 8 * 7 {
+            if !is_packed(compressor, sample, piece) || piece.len() > SAMPLE_BYTES / 2 {
                 return Ok(None);
             }
         }
