@@ -149,6 +149,15 @@ impl Grid {
         GridMap::new(Arc::clone(&self.inner), name)
     }
 
+    /// A map with values that are bytes already: members keep long ones in the memory in which they come, and nobody writes them anew. It is another one than a
+    /// [map](Self::map) of `Bytes` by the same name would be: use one of them only.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    pub fn bytes_map<K: Key + Kept>(&self, name: &str) -> Result<GridMap<K, Plain>> {
+        GridMap::of_bytes(Arc::clone(&self.inner), name)
+    }
+
     /// A map of a guest, with keys and values as bytes: for whoever knows by other ways what they are. It is another one than the [map](Self::map) of
     /// the same name, and has [its own room](GridConfig::limit_guest_bytes).
     pub fn guest_map(&self, name: &str) -> GridMap<Plain, Plain> {

@@ -2,6 +2,7 @@
 
 mod amounts;
 mod asking;
+mod coder;
 mod pen;
 mod reads;
 
@@ -20,8 +21,9 @@ use crate::config::MOST_BYTES;
 use crate::grid::Inner;
 use crate::listener::{MapListener, Queue};
 use crate::near::{Forgets, Near, NearCache};
-use crate::plain::{AsTheyAre, Plain};
+use crate::plain::Plain;
 
+pub(crate) use coder::Coder;
 pub use reads::{MapReads, Read};
 
 /// About how many bytes of entries a scan asks for at a time, of each of so many partitions.
@@ -52,31 +54,6 @@ pub struct GridMap<K, V> {
 /// Entries, and from where there may be more.
 pub type Page<K, V> = (Vec<(K, V)>, Option<u64>);
 
-/// From bytes to keys and values, and back.
-pub(crate) struct Coder<K, V> {
-    keys: Arc<dyn StateCodec<K>>,
-    values: Arc<dyn StateCodec<V>>,
-}
-
-impl<K, V> Coder<K, V> {
-    pub fn key(&self, bytes: &[u8]) -> Result<K> {
-        self.keys.get(bytes)
-    }
-
-    pub fn value(&self, bytes: &[u8]) -> Result<V> {
-        self.values.get(bytes)
-    }
-}
-
-impl<K, V> Clone for Coder<K, V> {
-    fn clone(&self) -> Self {
-        Coder {
-            keys: Arc::clone(&self.keys),
-            values: Arc::clone(&self.values),
-        }
-    }
-}
-
 impl<K, V> Clone for GridMap<K, V> {
     fn clone(&self) -> Self {
         GridMap {
@@ -93,25 +70,30 @@ impl<K, V> Clone for GridMap<K, V> {
 
 impl GridMap<Plain, Plain> {
     pub(crate) fn of_guest(inner: Arc<Inner>, name: &str) -> Self {
-        let coder = Coder {
-            keys: Arc::new(AsTheyAre),
-            values: Arc::new(AsTheyAre),
-        };
-        GridMap::with(inner, (name, MapId::of_guest(name)), coder)
+        GridMap::with(inner, (name, MapId::of_guest(name)), Coder::plain())
     }
+}
+
+impl<K: Key + Kept> GridMap<K, Plain> {
+    pub(crate) fn of_bytes(inner: Arc<Inner>, name: &str) -> Result<Self> {
+        let coder = Coder::of_bytes().ok_or_else(|| is_local(name))?;
+        Ok(GridMap::with(inner, (name, MapId::named(name)), coder))
+    }
+}
+
+/// Entries of a map can't be written.
+fn is_local(name: &str) -> Error {
+    Error::new(
+        ErrorCode::InvalidConfig,
+        format!("keys or values of the map {name:?} can't leave their process"),
+    )
+    .hint("use types that are not `Local`")
 }
 
 impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     pub(crate) fn new(inner: Arc<Inner>, name: &str) -> Result<Self> {
-        let (Some(keys), Some(values)) = (state_codec_of::<K>(), state_codec_of::<V>()) else {
-            return Err(Error::new(
-                ErrorCode::InvalidConfig,
-                format!("keys or values of the map {name:?} can't leave their process"),
-            )
-            .hint("use types that are not `Local`"));
-        };
-        let id = MapId::named(name);
-        Ok(GridMap::with(inner, (name, id), Coder { keys, values }))
+        let coder = Coder::of_types().ok_or_else(|| is_local(name))?;
+        Ok(GridMap::with(inner, (name, MapId::named(name)), coder))
     }
 
     fn with(inner: Arc<Inner>, (name, id): (&str, MapId), coder: Coder<K, V>) -> Self {
@@ -146,10 +128,8 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         self.check_outside()?;
         let mut bytes = KEY.take();
         bytes.clear();
-        let keys = &self.coder.keys;
-        let found = keys
-            .put(key, &mut bytes)
-            .map(|()| self.read_here(key, &bytes));
+        let written = self.coder.put_key(key, &mut bytes);
+        let found = written.map(|()| self.read_here(key, &bytes));
         KEY.set(bytes);
         match found? {
             Some(value) => value,
@@ -496,7 +476,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
                     return Err(self.no_answer(&answer));
                 };
                 for (key, value) in entries {
-                    wants = wants && take(self.coder.key(&key)?, self.coder.value(&value)?);
+                    wants = wants && take(self.coder.key(&key)?, self.coder.value_of(value)?);
                     if !wants {
                         return Ok(());
                     }
@@ -525,7 +505,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         };
         let entries = entries.into_iter();
         let entries =
-            entries.map(|(key, value)| Ok((self.coder.key(&key)?, self.coder.value(&value)?)));
+            entries.map(|(key, value)| Ok((self.coder.key(&key)?, self.coder.value_of(value)?)));
         Ok((entries.collect::<Result<_>>()?, next))
     }
 
@@ -535,7 +515,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
 
     fn key(&self, key: &K) -> Result<Bytes> {
         let mut bytes = Vec::new();
-        self.coder.keys.put(key, &mut bytes)?;
+        self.coder.put_key(key, &mut bytes)?;
         self.check_fits(bytes.len())?;
         Ok(bytes.into())
     }
@@ -553,7 +533,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
 
     fn encoded(&self, value: &V) -> Result<Bytes> {
         let mut bytes = Vec::new();
-        self.coder.values.put(value, &mut bytes)?;
+        self.coder.put_value(value, &mut bytes)?;
         Ok(bytes.into())
     }
 
@@ -567,13 +547,8 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     }
 
     fn put_operation(&self, key: &K, value: &V, when: When) -> Result<Operation> {
-        let (key, value) = pen::entry(|bytes| {
-            self.coder.keys.put(key, bytes)?;
-            let at = bytes.len();
-            self.coder.values.put(value, bytes)?;
-            self.check_fits(bytes.len())?;
-            Ok(at)
-        })?;
+        let fits = |bytes| self.check_fits(bytes);
+        let (key, value) = self.coder.entry(key, value, fits)?;
         Ok(Operation::Put {
             map: self.id,
             key,
@@ -585,7 +560,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
 
     fn value(&self, answer: Answer) -> Result<Option<V>> {
         match answer {
-            Answer::Value(value) => value.map(|value| self.coder.value(&value)).transpose(),
+            Answer::Value(value) => value.map(|value| self.coder.value_of(value)).transpose(),
             other => Err(self.no_answer(&other)),
         }
     }

@@ -4,7 +4,7 @@ use ardea_core::{Key, KeyBytes, Result, Schema, StateCodec};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// A key or a value of a [guest's map](crate::Grid::guest_map), as bytes. The partition of a key is that of its bytes.
+/// A key or a value as bytes, of a [guest's map](crate::Grid::guest_map) or one [of bytes](crate::Grid::bytes_map). The partition of a key is that of its bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Plain(pub Bytes);

@@ -42,7 +42,7 @@ struct Open {
 #[derive(Clone)]
 struct Maps {
     heads: GridMap<String, Head>,
-    pieces: GridMap<String, Bytes>,
+    pieces: GridMap<String, Plain>,
     marks: GridMap<String, Mark>,
 }
 
@@ -207,7 +207,7 @@ impl GridShelf {
             let map = |what: &str| format!("snapshots of {job}: {what}");
             let maps = Maps {
                 heads: open.grid.map(&map("heads"))?,
-                pieces: open.grid.map(&map("pieces"))?,
+                pieces: open.grid.bytes_map(&map("pieces"))?,
                 marks: open.grid.map(&map("marks"))?,
             };
             Ok((open.grid.id(), open.jobs.clone(), maps))
@@ -250,12 +250,19 @@ pub(crate) fn again<T>(work: impl Fn() -> Result<T>) -> Result<T> {
 }
 
 impl Maps {
-    fn lay(&self, marks: &[Mark], pieces: &[(String, Bytes)]) -> Result<()> {
+    fn lay(&self, marks: &[Mark], pieces: Vec<(String, Bytes)>) -> Result<()> {
         self.mark(marks)?;
+        let plain = |(key, piece)| (key, Plain(piece));
+        let pieces: Vec<(String, Plain)> = pieces.into_iter().map(plain).collect();
         again(|| {
             self.pieces
                 .put_all(pieces.iter().map(|(key, piece)| (key, piece)))
         })
+    }
+
+    fn pieces(&self, keys: &[String]) -> Result<Vec<Option<Bytes>>> {
+        let pieces = self.pieces.get_all(keys)?.into_iter();
+        Ok(pieces.map(|piece| Some(piece?.0)).collect())
     }
 
     fn mark(&self, marks: &[Mark]) -> Result<()> {
@@ -296,7 +303,7 @@ impl Maps {
         let first = match &head {
             Some(Head::Large(mark)) => {
                 let keys: Vec<String> = mark.pieces().take(LETTER_BYTES / PIECE_BYTES).collect();
-                self.pieces.get_all(&keys)?
+                self.pieces(&keys)?
             }
             _ => Vec::new(),
         };
@@ -382,10 +389,10 @@ impl Shelter for GridShelf {
         let maps = || self.maps(job);
         let desk = || MapDesk::new(self);
         match ask {
-            Ask::Lay { marks, pieces } => maps()?.lay(&marks, &pieces).map(|()| Told::Done),
+            Ask::Lay { marks, pieces } => maps()?.lay(&marks, pieces).map(|()| Told::Done),
             Ask::Name(files) => maps()?.name(&files).map(Told::Had),
             Ask::Read(name) => maps()?.read(name),
-            Ask::Pieces(keys) => maps()?.pieces.get_all(&keys).map(Told::Pieces),
+            Ask::Pieces(keys) => maps()?.pieces(&keys).map(Told::Pieces),
             Ask::List => maps()?.list(),
             Ask::Remove { whole, unfinished } => {
                 maps()?.remove(&whole, &unfinished).map(|()| Told::Done)

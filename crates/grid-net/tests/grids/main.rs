@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Token};
 use ardea_courier::Security;
-use ardea_grid_net::{Grid, GridConfig, GridMap, MapEvent, MapListener, NearCache};
+use ardea_grid_net::{Grid, GridConfig, GridMap, MapEvent, MapListener, NearCache, Plain};
 
 mod driving;
 
@@ -209,6 +209,43 @@ fn a_function_that_panics_or_gives_too_much_harms_nobody() {
         assert_eq!(map.get(&key).unwrap(), Some("kept".to_string()));
         map.put(&key, &"again".to_string()).unwrap();
     }
+}
+
+#[test]
+fn a_map_of_bytes_gives_back_what_was_put_however_long_it_is() {
+    let grids = grids(2);
+    let [first, second] = [&grids[0], &grids[1]].map(|grid| grid.bytes_map::<u64>("b").unwrap());
+    let values: Vec<(u64, Plain)> = (0..40_u64)
+        .map(|key| (key, vec![key as u8; 1 << (key / 2)].into()))
+        .collect();
+    first
+        .put_all(values.iter().map(|(key, value)| (key, value)))
+        .unwrap();
+    for (key, value) in &values {
+        assert_eq!(second.get(key).unwrap().as_ref(), Some(value));
+    }
+    // Longer and shorter ones in their places, then none.
+    let swapped: Vec<(u64, Plain)> = values
+        .iter()
+        .map(|(key, value)| (39 - key, value.clone()))
+        .collect();
+    second
+        .put_all(swapped.iter().map(|(key, value)| (key, value)))
+        .unwrap();
+    let keys: Vec<u64> = swapped.iter().map(|(key, _)| *key).collect();
+    let back = first.get_all(&keys).unwrap();
+    assert!(
+        back.iter()
+            .zip(&swapped)
+            .all(|(back, (_, put))| back.as_ref() == Some(put))
+    );
+    let long = vec![0; 17 << 20].into();
+    assert_eq!(
+        first.put(&1, &long).unwrap_err().code(),
+        ErrorCode::LimitReached
+    );
+    first.remove_all(&keys).unwrap();
+    assert_eq!((second.size().unwrap(), second.bytes().unwrap()), (0, 0));
 }
 
 #[test]
