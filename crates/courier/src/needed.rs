@@ -1,7 +1,10 @@
 //! How much memory a buffer keeps while it is empty.
 
-/// What a buffer keeps at least, in bytes.
+/// A buffer of this length is always kept, in bytes.
 const LEAST_BYTES: usize = 64 << 10;
+
+/// How much more than was needed is worth keeping: what grows by doubling has up to twice as much, and goes only when half of that would do.
+const ROOM: usize = 4;
 
 /// Which part of what was needed is forgotten each time.
 const FORGOTTEN: usize = 128;
@@ -19,10 +22,10 @@ impl Needed {
         self.bytes = self.bytes.max(bytes);
     }
 
-    /// Some time has passed; what is worth keeping now, in bytes. What was needed once is half forgotten after about ninety times.
+    /// Some time has passed; how long a buffer is worth keeping now, in bytes. What was needed once is half forgotten after about ninety times.
     pub fn pass(&mut self) -> usize {
         self.bytes -= self.bytes.div_ceil(FORGOTTEN);
-        self.bytes.max(LEAST_BYTES)
+        self.bytes.saturating_mul(ROOM).max(LEAST_BYTES)
     }
 }
 
@@ -36,7 +39,7 @@ mod tests {
         for _ in 0..10 {
             needed.see(2 << 20);
             for _ in 0..80 {
-                assert!(needed.pass() > 1 << 20);
+                assert!(needed.pass() > 4 << 20);
             }
         }
         for _ in 0..1_000 {

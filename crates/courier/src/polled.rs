@@ -73,7 +73,6 @@ impl Messages {
             // Twice what has come, so that long messages are not moved again and again.
             let wanted = (2 * self.end).max(SPACE_BYTES);
             if self.buffer.len() < wanted {
-                self.needed.see(wanted);
                 self.buffer.resize(wanted, 0);
             }
         }
@@ -89,7 +88,7 @@ impl Messages {
     /// Some time has passed: gives memory back that was not needed lately. Expected several times a second.
     pub fn tidy(&mut self) {
         let kept = self.needed.pass();
-        if self.start == self.end && self.buffer.len() > 2 * kept {
+        if self.start == self.end && self.buffer.len() > kept {
             (self.start, self.end) = (0, 0);
             self.buffer = Vec::new();
         }
@@ -186,6 +185,6 @@ mod tests {
         for _ in 0..1_000 {
             messages.tidy();
         }
-        assert!(messages.space().len() <= 256 << 10);
+        assert!(messages.space().len() <= SPACE_BYTES);
     }
 }

@@ -97,7 +97,7 @@ impl Line {
     pub fn tidy(&mut self) {
         self.messages.tidy();
         let kept = self.needed.pass();
-        if self.out.is_empty() && self.out.capacity() > 2 * kept {
+        if self.out.is_empty() && self.out.capacity() > kept {
             self.out = Vec::new();
         }
     }

@@ -469,6 +469,7 @@ mod tests {
         assert!(store.has_place(3, 1 << 30, 0));
         assert!(store.has_place(3, 5, 1 << 30));
         assert!(!store.has_place(3, 5, (1 << 31) - LEAST_WASTE));
+        assert!(!store.has_place(usize::MAX, usize::MAX, 0));
         assert!(!store.has_place(usize::MAX, 5, usize::MAX));
         assert!(!store.has_place(3, usize::MAX, 0));
     }

@@ -35,6 +35,7 @@ use folders::JobFolder;
 use limits::Limits;
 use records::RunFile;
 
+pub use gate::UNATTENDED;
 pub(crate) use job::{RunnerJob, superseded};
 pub(crate) use placed::Held;
 pub(crate) use settle::furnish;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ardea_api::{ClusterSettings, Fault};
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_scheduler::UNATTENDED;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::host_start::{HOST_START_VARIABLE, HostStart};
@@ -49,9 +50,6 @@ pub struct Started {
     /// The job that it is for, if it is for one.
     pub job: Option<String>,
 }
-
-/// Becomes the program, which no terminal stops or ends: the same signals as at a container's gate.
-const UNATTENDED: &str = r#"trap '' HUP TTIN TTOU; exec "$@""#;
 
 impl Launcher {
     /// Of that cluster.
@@ -252,7 +250,9 @@ impl Launcher {
             Error::new(ErrorCode::Internal, what).because(error)
         })?;
         let child = Command::new("sh")
-            .args(["-c", UNATTENDED, "ardea-host"])
+            .arg("-c")
+            .arg(format!(r#"{UNATTENDED}; exec "$@""#))
+            .arg("ardea-host")
             .arg(own_program())
             .env(HOST_START_VARIABLE, told)
             // A group of its own and no session, as containers have it (`scheduler/src/runner/gate.rs`).

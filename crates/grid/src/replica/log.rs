@@ -97,8 +97,7 @@ impl Log {
     /// Which keys the changes behind that one are about, and which maps they clear.
     pub fn touched_behind(&self, number: u64) -> (BTreeSet<(MapId, &[u8])>, BTreeSet<MapId>) {
         let (mut keys, mut maps) = (BTreeSet::new(), BTreeSet::new());
-        let made = usize::try_from(number.saturating_sub(self.base)).unwrap_or(usize::MAX);
-        for change in self.changes.iter().skip(made) {
+        for change in self.between(number, self.end()) {
             match change {
                 Change::Set { map, key, .. } | Change::Remove { map, key } => {
                     keys.insert((*map, &key[..]));

@@ -23,8 +23,11 @@ use super::process::ProcessMark;
 /// The variable that holds, behind the gate, the number of the process that went through it: those that it starts have other numbers.
 pub(super) const OWN_PROCESS_VARIABLE: &str = "ARDEA_CONTAINER_PROCESS";
 
+/// What a shell says before it becomes a program that no terminal is to stop or end.
+pub const UNATTENDED: &str = "trap '' HUP TTIN TTOU";
+
 /// Waits for the word, then becomes the program.
-const GATE: &str = r#"trap '' HUP TTIN TTOU; read -r word && [ "$word" = go ] || exit 125
+const GATE: &str = r#"read -r word && [ "$word" = go ] || exit 125
 export ARDEA_CONTAINER_PROCESS=$$; exec "$@" </dev/null"#;
 
 /// What is to be started.
@@ -66,7 +69,9 @@ impl AtGate {
             command.env_remove(name);
         }
         let mut child = command
-            .args(["-c", GATE, "ardea-container"])
+            .arg("-c")
+            .arg(format!("{UNATTENDED}; {GATE}"))
+            .arg("ardea-container")
             .arg(start.executable)
             .args(start.arguments)
             .envs(start.environment)
