@@ -51,6 +51,8 @@ pub struct GridReport {
     pub lost: u64,
     /// How many grids had lost so many members that nobody could decide for all, and stood still.
     pub stuck: u64,
+    /// How many grids ended: the last one that lived left, or was put out, as was decided with those who stayed, and they had all died since.
+    pub ended: u64,
     /// Of how many keys it was too much work to explain what was seen.
     pub unexplained: u64,
 }
@@ -68,6 +70,7 @@ impl GridReport {
         self.filled += other.filled;
         self.lost += other.lost;
         self.stuck += other.stuck;
+        self.ended += other.ended;
         self.unexplained += other.unexplained;
     }
 }
@@ -93,6 +96,10 @@ pub fn run_grid(seed: u64) -> Result<GridReport, Box<Failure>> {
     };
     let mut look_at = until;
     loop {
+        if scene.has_ended() {
+            scene.report.ended += 1;
+            break;
+        }
         scene.step().map_err(|what| fail(&scene, what))?;
         scene.report.steps += 1;
         if scene.now < look_at {

@@ -211,7 +211,7 @@ fn grid(arguments: &Arguments) -> ExitCode {
     }
     say!(
         "{count} seeds from {first}: all well, {} steps; {} operations answered, {} refused, {} unknown; {} views, {} promotions, {} \
-         hand-overs, {} copies filled, {} partitions lost; {} grids stuck; {} keys not explained",
+         hand-overs, {} copies filled, {} partitions lost; {} grids stuck, {} ended; {} keys not explained",
         total.steps,
         total.answered,
         total.refused,
@@ -222,6 +222,7 @@ fn grid(arguments: &Arguments) -> ExitCode {
         total.filled,
         total.lost,
         total.stuck,
+        total.ended,
         total.unexplained,
     );
     ExitCode::SUCCESS

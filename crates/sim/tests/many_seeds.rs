@@ -161,7 +161,14 @@ fn a_grid_loses_nothing_and_never_has_two_primaries_through_faults() {
         "{total:?}"
     );
     assert!(total.stuck * 5 <= count, "{total:?}");
+    assert!(total.ended * 100 <= count, "{total:?}");
     assert!(total.unexplained <= count / 10, "{total:?}");
+}
+
+#[test]
+fn a_grid_ends_if_who_was_to_stay_dies_just_when_the_other_one_leaves() {
+    let report = run_grid(509_914).unwrap_or_else(|failure| panic!("{}", failure.what));
+    assert_eq!(report.ended, 1, "{report:?}");
 }
 
 #[test]

@@ -129,6 +129,12 @@ impl Scene {
         }
     }
 
+    /// Whether nobody lives. The last one is never killed: it has left or was put out, bound by what it had voted for, and who was to stay died before that was
+    /// known.
+    pub fn has_ended(&self) -> bool {
+        self.lives.is_empty()
+    }
+
     /// Whether so many members are gone that those left may not decide for all.
     pub fn is_stuck(&self) -> bool {
         self.is_stuck_but_for(|_| false)
