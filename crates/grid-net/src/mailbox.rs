@@ -168,6 +168,7 @@ mod tests {
         };
         let say = Say::Append {
             start: 0,
+            inherited: 0,
             before: 0,
             settled: 0,
             changes: vec![change],

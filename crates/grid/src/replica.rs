@@ -4,8 +4,9 @@
 //! *settled*, whoever asked is answered, and reads see it. Other copies make a change when they are told that it is settled. So what is acknowledged is
 //! on all whole copies, and what was read is never taken back.
 //!
-//! **A new primary** goes on with the changes that it has, settles them anew with the other copies, which drop what it hasn't, and only then reads and
-//! writes. All that was settled before it has: a view makes only whole copies primary.
+//! **A new primary** goes on with the changes that it has, settles them anew with the other copies, and only then reads and writes. All that was settled
+//! before it has: a view makes only whole copies primary. The others drop what it hasn't, and keep the rest until it sends that again: should it be gone
+//! before, they still have all that was settled.
 //!
 //! **A copy is filled** beside the writes. It takes all changes from when filling begins, and asks for what was there before, in chunks. Each entry
 //! says which change made it, so that neither order nor repetition matters. When all is there the primary counts it among the whole ones, then claims so,
@@ -341,10 +342,14 @@ impl Replica {
         match word.say {
             Say::Append {
                 start,
+                inherited,
                 before,
                 settled,
                 changes,
-            } => self.append(from, word.course, (start, before, settled), changes, out),
+            } => {
+                let (rule, place) = ((start, inherited), (before, settled));
+                self.append(from, word.course, rule, place, changes, out);
+            }
             Say::Chunk {
                 from: cursor,
                 next,

@@ -1,7 +1,7 @@
 //! The part of a copy that is no primary.
 
 use super::filling::Filling;
-use super::{Course, Have, Log, Replica, ReplicaAction, ReplicaWord, Role, Say};
+use super::{Course, Have, Replica, ReplicaAction, ReplicaWord, Role, Say};
 use crate::MemberId;
 use crate::operation::Change;
 use crate::shelf::{Cursor, Parcel};
@@ -11,6 +11,9 @@ use crate::view::{Holder, Record};
 pub(super) struct Backup {
     /// On which course it hears its primary, if it has heard it yet.
     course: Option<Course>,
+    /// Up to here it has what its primary has. Behind that its log has what an earlier primary sent: that may be settled, and is kept until the primary sends
+    /// it again, or something else.
+    agreed: u64,
     /// What it needs until it is whole.
     pub filling: Option<Filling>,
 }
@@ -19,9 +22,9 @@ impl Replica {
     /// This copy is no primary, as before or from now on.
     pub(super) fn serve(&mut self, holder: Holder, record: &Record, out: &mut Vec<ReplicaAction>) {
         self.abdicate(out);
-        let (course, filling) = match std::mem::replace(&mut self.role, Role::Nothing) {
-            Role::Backup(backup) => (backup.course, backup.filling),
-            _ => (None, None),
+        let (course, agreed, filling) = match std::mem::replace(&mut self.role, Role::Nothing) {
+            Role::Backup(backup) => (backup.course, backup.agreed, backup.filling),
+            _ => (None, self.applied, None),
         };
         let course = course.filter(|course| course.reign == record.reign);
         let is_whole = record.is_whole(holder.member);
@@ -31,7 +34,11 @@ impl Replica {
             _ => Some(Filling::default()),
         };
         self.log.forget(self.applied);
-        self.role = Role::Backup(Backup { course, filling });
+        self.role = Role::Backup(Backup {
+            course,
+            agreed,
+            filling,
+        });
     }
 
     /// Whether that may be said by this partition's primary, to this copy.
@@ -50,31 +57,45 @@ impl Replica {
         &mut self,
         from: MemberId,
         course: Course,
-        (start, before, settled): (u64, u64, u64),
+        (start, inherited): (u64, u64),
+        (before, settled): (u64, u64),
         changes: Vec<Change>,
         out: &mut Vec<ReplicaAction>,
     ) {
-        if !self.is_for_me(from, course) || !self.follow(course, start) {
+        if !self.is_for_me(from, course) || !self.follow(course, start, inherited) {
             return;
         }
-        let end = self.log.end();
-        let gap = before > end;
+        let Role::Backup(backup) = &self.role else {
+            return;
+        };
+        let agreed = backup.agreed;
+        let gap = before > agreed;
         // First what is settled goes, so that what has come takes its place.
-        self.apply_up_to(settled.min(end));
+        self.apply_up_to(settled.min(agreed));
         self.log.forget(self.applied);
         if !gap {
-            let known = usize::try_from(end - before).unwrap_or(usize::MAX);
+            let known = usize::try_from(agreed - before).unwrap_or(usize::MAX);
+            let mut agrees = agreed;
             for change in changes.into_iter().skip(known) {
-                self.log.push(change);
+                agrees += 1;
+                self.log.set(agrees, change);
             }
+            self.agrees(agrees);
+            self.apply_up_to(settled.min(agrees));
+            self.log.forget(self.applied);
         }
-        self.apply_up_to(settled.min(self.log.end()));
-        self.log.forget(self.applied);
         self.tell_what_is_there(from, gap, out);
     }
 
+    /// Up to that change it has what its primary has.
+    fn agrees(&mut self, upto: u64) {
+        if let Role::Backup(backup) = &mut self.role {
+            backup.agreed = upto;
+        }
+    }
+
     /// Whether the course is the one that it is on, or begins now.
-    fn follow(&mut self, course: Course, start: u64) -> bool {
+    fn follow(&mut self, course: Course, start: u64, inherited: u64) -> bool {
         let Role::Backup(backup) = &mut self.role else {
             return false;
         };
@@ -91,10 +112,13 @@ impl Replica {
             backup.filling = Some(Filling::default());
             self.wipe(start);
         } else {
-            // All up to the start was settled. What this copy has behind that, and the primary hasn't, never will be.
+            // All up to the start was settled. What is behind that may be: the primary has it then, but may be gone before it has sent it. What it hasn't
+            // never will be.
             self.apply_up_to(start.min(self.log.end()));
-            self.log = Log::behind(self.applied);
+            self.log.forget(self.applied);
+            self.log.cut(inherited);
         }
+        self.agrees(self.applied);
         true
     }
 
@@ -105,7 +129,7 @@ impl Replica {
         if let Some(course) = backup.course {
             let is_filled = |filling: &Filling| filling.is_done(self.applied);
             let say = Say::Have(Have {
-                upto: self.log.end(),
+                upto: backup.agreed,
                 made: self.applied,
                 gap,
                 filled: backup.filling.as_ref().is_none_or(is_filled),

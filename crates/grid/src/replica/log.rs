@@ -39,6 +39,23 @@ impl Log {
         self.end()
     }
 
+    /// The change of that number is this one. What was here from there on stays if it begins with this one, and never will be otherwise. Nothing before it
+    /// may be missing.
+    pub fn set(&mut self, number: u64, change: Change) {
+        if self.get(number) != Some(&change) {
+            self.cut(number - 1);
+            self.push(change);
+        }
+    }
+
+    /// Forgets all behind that one.
+    pub fn cut(&mut self, number: u64) {
+        let kept = usize::try_from(number.saturating_sub(self.base)).unwrap_or(usize::MAX);
+        for change in self.changes.drain(kept.min(self.changes.len())..) {
+            self.bytes -= change.cost();
+        }
+    }
+
     pub fn get(&self, number: u64) -> Option<&Change> {
         let at = number.checked_sub(self.base + 1)?;
         self.changes.get(usize::try_from(at).ok()?)

@@ -235,6 +235,7 @@ impl Replica {
             return;
         };
         let (end, settled, reign) = (self.log.end(), primary.settled, primary.reign);
+        let inherited = primary.inherited;
         for peer in &mut primary.peers {
             let mut is_due = !peer.was_heard && now >= peer.sent_at + self.config.resend;
             is_due |= peer.sent_at.is_zero();
@@ -254,6 +255,7 @@ impl Replica {
                 (peer.sent_at, peer.told) = (now.max(Duration::from_nanos(1)), settled);
                 let say = Say::Append {
                     start: peer.start,
+                    inherited,
                     before,
                     settled,
                     changes,

@@ -33,6 +33,8 @@ pub enum Say {
     Append {
         /// The change before the first on this course.
         start: u64,
+        /// The last change that the primary had when it became primary.
+        inherited: u64,
         /// The change before the first of these.
         before: u64,
         /// Up to where all is settled, and can be made.

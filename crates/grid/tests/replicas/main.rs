@@ -2,6 +2,7 @@
 
 mod again;
 mod any_order;
+mod successors;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
