@@ -1,10 +1,10 @@
 //! Messages as bytes: a length, and what postcard makes of them.
 
 use std::io;
-use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
-use postcard::ser_flavors::Flavor;
+use bytes::Bytes;
+use postcard::ser_flavors::{Flavor, Size};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -20,7 +20,7 @@ const KEPT_BYTES: usize = 256 << 10;
 
 /// A message as it travels. Cheap to clone: what goes to many is encoded once.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Encoded(Arc<[u8]>);
+pub struct Encoded(Bytes);
 
 impl Encoded {
     /// Encodes a message.
@@ -28,7 +28,9 @@ impl Encoded {
     /// # Errors
     /// [`ErrorCode::LimitReached`] if it is 4 GiB or longer; [`ErrorCode::Internal`] if its type can't be serialised.
     pub fn new<M: Serialize + ?Sized>(message: &M) -> Result<Self> {
-        let mut bytes = Vec::new();
+        // A long one would be moved again and again while its memory grows.
+        let body_bytes = postcard::serialize_with_flavor(message, Size::default());
+        let mut bytes = Vec::with_capacity(LENGTH_BYTES + body_bytes.unwrap_or_default());
         write(message, &mut bytes)?;
         Ok(Encoded(bytes.into()))
     }
