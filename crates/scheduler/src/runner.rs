@@ -35,7 +35,7 @@ use folders::JobFolder;
 use limits::Limits;
 use records::RunFile;
 
-pub use gate::UNATTENDED;
+pub use gate::{KEEPS_MEMORY, UNATTENDED};
 pub(crate) use job::{RunnerJob, superseded};
 pub(crate) use placed::Held;
 pub(crate) use settle::furnish;

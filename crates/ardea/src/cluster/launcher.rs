@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ardea_api::{ClusterSettings, Fault};
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_scheduler::UNATTENDED;
+use ardea_scheduler::{KEEPS_MEMORY, UNATTENDED};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::host_start::{HOST_START_VARIABLE, HostStart};
@@ -251,7 +251,7 @@ impl Launcher {
         })?;
         let child = Command::new("sh")
             .arg("-c")
-            .arg(format!(r#"{UNATTENDED}; exec "$@""#))
+            .arg(format!(r#"{UNATTENDED}; {KEEPS_MEMORY}; exec "$@""#))
             .arg("ardea-host")
             .arg(own_program())
             .env(HOST_START_VARIABLE, told)

@@ -26,6 +26,11 @@ pub(super) const OWN_PROCESS_VARIABLE: &str = "ARDEA_CONTAINER_PROCESS";
 /// What a shell says before it becomes a program that no terminal is to stop or end.
 pub const UNATTENDED: &str = "trap '' HUP TTIN TTOU";
 
+/// What a shell says before it becomes a program whose memory comes and goes in large pieces, as cuts and blocks of snapshots are: they are not given back to
+/// the system, which clears each page before it gives it out anew, if there are no more than 32 MiB of them at an end of the program's memory. For programs
+/// with the C library of GNU; what is set in the environment already counts.
+pub const KEEPS_MEMORY: &str = "export GLIBC_TUNABLES=\"${GLIBC_TUNABLES:-glibc.malloc.mmap_threshold=8388608:glibc.malloc.trim_threshold=33554432}\"";
+
 /// Waits for the word, then becomes the program.
 const GATE: &str = r#"read -r word && [ "$word" = go ] || exit 125
 export ARDEA_CONTAINER_PROCESS=$$; exec "$@" </dev/null"#;
@@ -70,7 +75,7 @@ impl AtGate {
         }
         let mut child = command
             .arg("-c")
-            .arg(format!("{UNATTENDED}; {GATE}"))
+            .arg(format!("{UNATTENDED}; {KEEPS_MEMORY}; {GATE}"))
             .arg("ardea-container")
             .arg(start.executable)
             .args(start.arguments)
@@ -146,37 +151,59 @@ mod tests {
 
     use super::*;
 
-    fn start(folder: &Path) -> AtGate {
+    fn start(folder: &Path, more: &[(&str, &str)]) -> AtGate {
         let file = |name| File::create(folder.join(name)).expect("a file");
         let arguments = [
             "-c",
-            "echo $ARDEA_TEST; cat /proc/$$/stat; grep SigIgn /proc/$$/status; exit 7",
+            "echo $ARDEA_TEST; cat /proc/$$/stat; grep SigIgn /proc/$$/status; echo $GLIBC_TUNABLES; exit 7",
         ]
         .map(String::from);
+        let variables = [("ARDEA_TEST", "hello")].iter().chain(more);
+        let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
         AtGate::new(Start {
             executable: Path::new("/bin/sh"),
             arguments: &arguments,
             folder,
-            environment: vec![("ARDEA_TEST".to_string(), "hello".to_string())],
+            environment: variables.map(owned).collect(),
             stdout: file("out"),
             stderr: file("err"),
         })
         .expect("started")
     }
 
-    #[test]
-    fn a_process_runs_behind_the_gate_in_a_group_of_its_own_that_no_terminal_stops() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let at_gate = start(folder.path());
+    /// What a process says that has gone through the gate.
+    fn said(folder: &Path, at_gate: AtGate) -> String {
         let handle = at_gate.mark().open().expect("looked").expect("it is there");
-        let pid = at_gate.mark().pid();
         at_gate.open().expect("opened");
         while !handle.has_ended() {
             std::thread::park_timeout(std::time::Duration::from_millis(1));
         }
         assert_eq!(handle.ending_of_child(), Some(crate::Ending::Code(7)));
         handle.reap();
-        let said = std::fs::read_to_string(folder.path().join("out")).expect("read");
+        std::fs::read_to_string(folder.join("out")).expect("read")
+    }
+
+    #[test]
+    fn a_process_keeps_much_of_its_memory_unless_its_environment_says_otherwise() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tuned = |more: &[(&str, &str)]| {
+            let said = said(folder.path(), start(folder.path(), more));
+            said.lines().nth(3).map(str::to_string)
+        };
+        let own = ("GLIBC_TUNABLES", "glibc.malloc.check=0");
+        assert_eq!(tuned(&[own]).as_deref(), Some(own.1));
+        // Whoever runs the tests may have set it, too.
+        if std::env::var_os(own.0).is_none() {
+            assert!(tuned(&[]).is_some_and(|said| said.contains("trim_threshold=33554432")));
+        }
+    }
+
+    #[test]
+    fn a_process_runs_behind_the_gate_in_a_group_of_its_own_that_no_terminal_stops() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at_gate = start(folder.path(), &[]);
+        let pid = at_gate.mark().pid();
+        let said = said(folder.path(), at_gate);
         let mut lines = said.lines();
         assert_eq!(lines.next(), Some("hello"));
         let fields = |stat: &str| -> Vec<String> {
@@ -205,7 +232,7 @@ mod tests {
     #[test]
     fn a_process_that_is_sent_away_at_the_gate_has_done_nothing_and_is_gone() {
         let folder = tempfile::tempdir().expect("a folder");
-        let at_gate = start(folder.path());
+        let at_gate = start(folder.path(), &[]);
         let mark = at_gate.mark().clone();
         drop(at_gate);
         assert!(mark.open().expect("looked").is_none());
