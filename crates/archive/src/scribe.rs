@@ -92,7 +92,7 @@ impl Working {
             Note::Begun(job) => self.job = Some(job),
             Note::Cuts(CutNews::Saved(of, report, receipt)) => {
                 let Cut { epoch, is_last, .. } = report.cut;
-                gathering.saved(&of, epoch, is_last, receipt);
+                gathering.saved(&of, epoch, is_last, *receipt);
             }
             Note::Cuts(CutNews::GaveUp(cut, error)) => self.gave_up(cut, error),
             Note::Cuts(CutNews::Heard(of, epoch)) => gathering.heard(&of, epoch),

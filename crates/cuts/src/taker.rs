@@ -22,7 +22,7 @@ pub use writers::Writers;
 #[derive(Debug)]
 pub enum CutNews {
     /// A cut is safe.
-    Saved(InstanceName, CutReport, CutReceipt),
+    Saved(InstanceName, CutReport, Box<CutReceipt>),
     /// A cut will not be; why, if it has failed.
     GaveUp(Cut, Option<Error>),
     /// An instance has heard that this epoch is committed, and has done what it does then.

@@ -54,6 +54,9 @@ pub(crate) fn assemble(
         for (_, folded) in folded.iter().filter(|(vertex, _)| *vertex == name) {
             layer::put_folded(&mut layers, folded);
         }
+        for (state, before) in layer::outdated_for_all(&cuts) {
+            layer::let_go(&mut layers, &state, before);
+        }
         layers.push(Layer::of(commit.id, &cuts));
         layer::prune(&mut layers);
         let part = VertexPart {

@@ -57,6 +57,9 @@ pub struct CutReceipt {
     pub(crate) of: CutOf,
     pub(crate) kind: CutKind,
     pub(crate) states: BTreeMap<String, Vec<BlockRef>>,
+    /// States of which nothing counts that is older than a snapshot.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) outdated: BTreeMap<String, SnapshotId>,
     pub(crate) took_micros: u64,
 }
 
@@ -72,6 +75,7 @@ impl CutReceipt {
             of,
             kind,
             states,
+            outdated: BTreeMap::new(),
             took_micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         }
     }
@@ -91,6 +95,13 @@ impl CutReceipt {
             *since = base;
         }
         self
+    }
+
+    /// Of these states nothing counts, for this instance, that was written in a cut for an earlier snapshot than this one. Where the cuts of all instances say
+    /// so, snapshots let go of it.
+    #[must_use]
+    pub fn outdating(self, outdated: BTreeMap<String, SnapshotId>) -> Self {
+        CutReceipt { outdated, ..self }
     }
 
     /// Whose it is.

@@ -156,11 +156,42 @@ pub(crate) fn put_folded(chain: &mut Vec<Layer>, folded: &Folded) -> bool {
     if !is_as_it_was {
         return false;
     }
-    let Some(layer) = union(&chain[first..=last], folded.states.clone()) else {
+    // What is outdated goes from the oldest layer on. Where all of a state went, what was folded of it is as old.
+    let mut states = folded.states.clone();
+    states.retain(|state, _| {
+        let mut layers = chain[first..=last].iter();
+        layers.any(|layer| layer.states.contains_key(state))
+    });
+    let Some(layer) = union(&chain[first..=last], states) else {
         return false;
     };
     chain.splice(first..=last, [layer]);
     true
+}
+
+/// Lets go of all that is of a state and older than a snapshot, since nothing of it counts any more.
+///
+/// What goes is always the beginning of the chain: so nothing comes forth that something in it had removed.
+pub(crate) fn let_go(chain: &mut [Layer], state: &str, before: SnapshotId) {
+    let older = chain.iter_mut().filter(|layer| layer.from < before);
+    for layer in older {
+        layer.states.remove(state);
+    }
+}
+
+/// The states of which something is outdated for all of these cuts, and what is older than which snapshot.
+pub(crate) fn outdated_for_all(cuts: &[&CutReceipt]) -> BTreeMap<String, SnapshotId> {
+    let Some((first, others)) = cuts.split_first() else {
+        return BTreeMap::new();
+    };
+    let for_all = |(state, before): (&String, &SnapshotId)| {
+        let before = others.iter().try_fold(*before, |before, cut| {
+            let own = cut.outdated.get(state)?;
+            Some(before.min(*own))
+        })?;
+        Some((state.clone(), before))
+    };
+    first.outdated.iter().filter_map(for_all).collect()
 }
 
 /// Leaves out blocks in whose places nothing counts any more, and layers that say nothing. What is read stays the same.
@@ -323,6 +354,55 @@ mod tests {
             None,
             "something is between"
         );
+    }
+
+    #[test]
+    fn what_went_while_it_was_folded_does_not_come_back() {
+        let newer = |epoch: u64, state: &str| {
+            let states = BTreeMap::from([(state.to_string(), vec![block("b", 0, 9)])]);
+            Layer {
+                states,
+                ..layer(epoch, &[], &[])
+            }
+        };
+        let folded = Folded {
+            from: vec![id(1), id(2)],
+            is_oldest: true,
+            states: ["s", "t"]
+                .map(|state| (state.to_string(), vec![block("f", 0, 9)]))
+                .into(),
+        };
+        let states = |before: u64| {
+            let mut chain = vec![newer(1, "s"), newer(2, "t"), newer(3, "s")];
+            let_go(&mut chain, "s", id(before));
+            assert!(put_folded(&mut chain, &folded));
+            let names = chain.into_iter().flat_map(|layer| layer.states.into_keys());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(states(1), ["s", "t", "s"]);
+        assert_eq!(states(2), ["t", "s"]);
+        assert_eq!(states(4), ["t"]);
+    }
+
+    #[test]
+    fn something_is_outdated_when_all_instances_say_so_and_as_far_as_all_do() {
+        let cut = |instance, outdated: &[(&str, u64)]| {
+            let of = crate::CutOf {
+                snapshot: id(9),
+                vertex: "v".to_string(),
+                instance,
+                instances: 2,
+            };
+            let named = |(state, epoch): &(&str, u64)| (state.to_string(), id(*epoch));
+            CutReceipt::unchanged(of).outdating(outdated.iter().map(named).collect())
+        };
+        let first = cut(0, &[("s", 7), ("t", 9), ("u", 2)]);
+        let second = cut(1, &[("s", 4), ("u", 5)]);
+        let outdated = outdated_for_all(&[&first, &second]);
+        let expected = [("s", 4), ("u", 2)].map(|(state, epoch)| (state.to_string(), id(epoch)));
+        assert_eq!(outdated, BTreeMap::from(expected));
+        let read = CutReceipt::from_bytes(&first.to_bytes().expect("written")).expect("read");
+        assert_eq!(read, first);
     }
 
     proptest! {

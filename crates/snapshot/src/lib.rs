@@ -4,7 +4,8 @@
 //! the key was removed. They are bytes here. A cut is full or an **increment**; it is written as **blocks**, packed and with checksums,
 //! wherever the instance is. A **manifest** that refers to the blocks of all instances makes them a **snapshot**. What was handed over
 //! before goes on to count where nothing newer was said, so the state of a vertex is a chain of **layers**, one a snapshot; **folding** makes
-//! one of several, so that the chain stays short.
+//! one of several, so that the chain stays short. State that is written anew all the time needs none: once all instances have said that it is
+//! [outdated](CutReceipt::outdating), what older layers have of it goes unread.
 //!
 //! In reading order:
 //!

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorCode};
-use crate::{PartitionId, Result};
+use crate::{Epoch, PartitionId, Result};
 
 /// One entry of a cut.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -47,6 +47,8 @@ pub struct StateChunk {
     names: Vec<Arc<str>>,
     bytes: Vec<u8>,
     entries: usize,
+    /// States by number, each with the epoch before which nothing counts.
+    outdated: Vec<(u16, Epoch)>,
 }
 
 impl StateChunk {
@@ -70,6 +72,7 @@ impl StateChunk {
         self.names.clear();
         self.bytes.clear();
         self.entries = 0;
+        self.outdated.clear();
     }
 
     /// Appends an entry.
@@ -143,6 +146,26 @@ impl StateChunk {
         head[8..].copy_from_slice(&value_length.to_le_bytes());
         self.entries += 1;
         Ok(())
+    }
+
+    /// Notes that nothing of a state counts that was written in a cut before that epoch, see [`CutWriter::outdate`](crate::CutWriter::outdate).
+    ///
+    /// # Errors
+    /// [`ErrorCode::LimitReached`] for too many names.
+    pub fn outdate(&mut self, state: &str, before: Epoch) -> Result<()> {
+        let name = self.number_of(state)?;
+        self.outdated.push((name, before));
+        Ok(())
+    }
+
+    /// The states of which something is [outdated](Self::outdate), and what was written before which epoch; of a state that is there more than once the last
+    /// counts.
+    pub fn outdated(&self) -> impl Iterator<Item = (&str, Epoch)> {
+        let named = |(number, before): &(u16, Epoch)| {
+            let name = self.names.get(usize::from(*number))?;
+            Some((&**name, *before))
+        };
+        self.outdated.iter().filter_map(named)
     }
 
     /// The number of a state's name, which is noted if it is new.
@@ -301,6 +324,18 @@ mod tests {
             let rest: Vec<_> = chunk.entries_from(some.position()).collect();
             prop_assert_eq!([first, rest].concat(), expected);
         }
+    }
+
+    #[test]
+    fn what_is_outdated_is_told_with_the_chunk_and_forgotten_with_it() {
+        let mut chunk = StateChunk::default();
+        chunk.outdate("slices", Epoch(7)).unwrap();
+        chunk.outdate("told", Epoch(9)).unwrap();
+        assert!(chunk.is_empty());
+        let outdated: Vec<_> = chunk.outdated().collect();
+        assert_eq!(outdated, [("slices", Epoch(7)), ("told", Epoch(9))]);
+        chunk.clear();
+        assert_eq!(chunk.outdated().count(), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The cuts of one instance, on their way into blocks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::{Arc, Mutex};
 
@@ -44,6 +44,8 @@ struct Writing {
     cut: Cut,
     /// None without any entry yet, or if writing has failed, which has been told.
     writer: Option<BlockWriter>,
+    /// States of which nothing counts that is older than a snapshot.
+    outdated: BTreeMap<String, SnapshotId>,
     has_failed: bool,
 }
 
@@ -112,6 +114,7 @@ impl Desk {
             _ => writing.insert(Writing {
                 cut,
                 writer: None,
+                outdated: BTreeMap::new(),
                 has_failed: false,
             }),
         };
@@ -128,6 +131,10 @@ impl Desk {
     }
 
     fn write_entries(&self, writing: &mut Writing, chunk: &StateChunk) -> Result<()> {
+        for (state, before) in chunk.outdated() {
+            let before = SnapshotId::new(self.life.place.generation, before);
+            writing.outdated.insert(state.to_string(), before);
+        }
         if chunk.is_empty() {
             return Ok(());
         }
@@ -148,19 +155,21 @@ impl Desk {
         match self.receipt(writing) {
             Ok(receipt) => {
                 let of = self.of.clone();
-                self.life.tell(CutNews::Saved(of, report, receipt));
+                self.life
+                    .tell(CutNews::Saved(of, report, Box::new(receipt)));
             }
             Err(error) => self.failed(report.cut, error),
         }
     }
 
     fn receipt(&self, writing: Writing) -> Result<CutReceipt> {
-        match writing.writer {
+        let receipt = match writing.writer {
             Some(writer) => writer.finish(),
             // Nothing has changed.
             None if !writing.cut.is_full() => Ok(CutReceipt::unchanged(self.cut_of(writing.cut))),
             None => self.writer(writing.cut)?.finish(),
-        }
+        };
+        Ok(receipt?.outdating(writing.outdated))
     }
 
     fn failed(&self, cut: Cut, error: Error) {

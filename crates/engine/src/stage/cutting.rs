@@ -289,7 +289,8 @@ impl CutDesk {
         let before = (chunk.len(), chunk.byte_len());
         if let Some(watermark) = writing.watermark.take() {
             let mut writer = CutWriter::new(chunk, usize::MAX);
-            if let Err(error) = told_before::write(&mut writer, self.name.instance, watermark) {
+            let told = (writing.cut.epoch, watermark);
+            if let Err(error) = told_before::write(&mut writer, self.name.instance, told) {
                 return Some(Err(error));
             }
         }

@@ -1,15 +1,22 @@
 //! The watermarks that the instances of a vertex had been told: the runtime keeps them for the processors.
 
-use ardea_core::{CutWriter, Instance, Result, StateChunk, StateEntry, Timestamp, Watermark};
+use ardea_core::{
+    CutWriter, Epoch, Instance, Result, StateChunk, StateEntry, Timestamp, Watermark,
+};
 
 /// The name of the state: an entry of each instance that had been told of time at all.
 const STATE: &str = "@watermark";
 
-/// Writes what an instance had been told, under its number and that of all instances.
-pub(super) fn write(writer: &mut CutWriter<'_>, of: Instance, watermark: Watermark) -> Result<()> {
+/// Writes what an instance had been told when this epoch ended, under its number and that of all instances.
+pub(super) fn write(
+    writer: &mut CutWriter<'_>,
+    of: Instance,
+    (epoch, watermark): (Epoch, Watermark),
+) -> Result<()> {
     let key = [of.index.to_le_bytes(), of.parallelism.to_le_bytes()].concat();
     let time = watermark.0.as_micros().to_le_bytes();
-    writer.set(STATE, None, &key, &time)
+    writer.set(STATE, None, &key, &time)?;
+    writer.outdate(STATE, epoch)
 }
 
 /// What comes back of that.
@@ -67,7 +74,7 @@ mod tests {
         let mut chunk = StateChunk::default();
         for (instance, watermark) in all {
             let mut writer = CutWriter::new(&mut chunk, usize::MAX);
-            write(&mut writer, *instance, *watermark).unwrap();
+            write(&mut writer, *instance, (Epoch(1), *watermark)).unwrap();
         }
         let mut told = ToldBefore::default();
         told.note(&chunk);

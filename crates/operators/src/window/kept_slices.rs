@@ -401,6 +401,9 @@ impl<K: Key, A> KeptSlices<K, A> {
             }
             self.at = WritesAt::Removed(next.0, next.1);
         }
+        if let Some(epoch) = self.ledger.counts_since() {
+            writer.outdate(&self.name, epoch)?;
+        }
         let packs = &self.packing.packs;
         let renewed = (self.packing.renews - renews) as u64;
         let changed = packs.entries().saturating_sub(renewed) as usize;
@@ -425,6 +428,11 @@ impl<K: Key, A> KeptSlices<K, A> {
     pub(crate) fn lay_out(&mut self, spec: &WindowSpec, told: &Told) {
         self.ledger = self.restored.lay_out(spec, told);
         self.log = CutLog::behind(self.ledger.len() as u32);
+    }
+
+    /// Another instance goes on with it, in another life.
+    pub(crate) fn taken_over(&mut self) {
+        self.ledger.taken_over();
     }
 
     /// The slices and numbers of the tables that have come back, and whether they are pending.

@@ -29,6 +29,8 @@ pub(crate) struct PackLedger {
     floor: u32,
     /// How many entries had changed that the last increment held.
     changed: usize,
+    /// Up to this generation rows were written in an earlier life, whose epochs say nothing here.
+    earlier: u32,
 }
 
 /// The packs of one cut.
@@ -106,6 +108,7 @@ impl PackLedger {
         let highest = rows.back().map_or(0, |row| row.sequence);
         PackLedger {
             before: highest.saturating_sub(rows.len() as u64),
+            earlier: rows.len() as u32,
             rows,
             ..PackLedger::default()
         }
@@ -204,6 +207,23 @@ impl PackLedger {
             }
         }
         None
+    }
+
+    /// Before which epoch nothing was written that counts beside the cut that is being written, which says what is gone; none as long as something of before
+    /// this life counts.
+    pub(crate) fn counts_since(&self) -> Option<Epoch> {
+        let writing = self.rows.back()?;
+        if writing.is_full {
+            return Some(writing.epoch);
+        }
+        let mut counting = self.rows.iter().filter(|row| row.gone_in.is_none());
+        let oldest = counting.next()?;
+        (oldest.generation > self.earlier).then_some(oldest.epoch)
+    }
+
+    /// Another instance goes on with it, in another life.
+    pub(crate) fn taken_over(&mut self) {
+        self.earlier = self.rows.back().map_or(self.earlier, |row| row.generation);
     }
 
     /// The cut is written: its packs, how many entries of slices they hold, and how many of these had changed.
@@ -341,6 +361,49 @@ mod tests {
         assert_eq!(ledger.len(), 1);
         ledger.void();
         assert_eq!(ledger.len(), 0);
+    }
+
+    #[test]
+    fn what_is_older_than_the_oldest_row_that_is_not_gone_does_not_count() {
+        let mut ledger = PackLedger::default();
+        let mut since = Vec::new();
+        for generation in 1..6_u32 {
+            let epoch = u64::from(generation) + 10;
+            let taken = if generation == 1 {
+                Cut::full(Epoch(epoch))
+            } else {
+                changes(epoch)
+            };
+            ledger.take_cut(taken, generation);
+            if generation > 1 {
+                // All was changed in the two generations before.
+                ledger.raise(generation, generation.saturating_sub(2));
+            }
+            since.extend(ledger.counts_since().map(|epoch| epoch.0));
+            ledger.finish(vec![(0, 1)], 1, 1);
+            ledger.commit(generation);
+        }
+        assert_eq!(since, [11, 11, 11, 12, 13]);
+        ledger.take_cut(Cut::full(Epoch(16)), 6);
+        assert_eq!(ledger.counts_since(), Some(Epoch(16)));
+    }
+
+    #[test]
+    fn nothing_is_said_of_epochs_as_long_as_something_of_an_earlier_life_counts() {
+        let row = |sequence| (sequence, RowKeys::Packs(vec![(3, 2)]), 1);
+        let mut ledger = PackLedger::restored([row(1), row(2)].into_iter());
+        ledger.take_cut(changes(7), 3);
+        assert_eq!(ledger.counts_since(), None);
+        ledger.raise(3, 2);
+        assert_eq!(ledger.counts_since(), None);
+        ledger.raise(3, 3);
+        assert_eq!(ledger.counts_since(), Some(Epoch(7)));
+        ledger.finish(vec![(0, 1)], 1, 1);
+        ledger.taken_over();
+        ledger.take_cut(changes(2), 4);
+        assert_eq!(ledger.counts_since(), None);
+        ledger.raise(4, 4);
+        assert_eq!(ledger.counts_since(), Some(Epoch(2)));
     }
 
     #[test]

@@ -277,7 +277,7 @@ impl<F: KeyedFold> Processor for SessionWindowP<F> {
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.late.told.take_cut();
+        self.late.told.take_cut(cut.epoch);
         self.keys.take_cut(cut)
     }
 

@@ -290,7 +290,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
         if let Some(kept) = &mut self.kept {
-            self.intake.late.told.take_cut();
+            self.intake.late.told.take_cut(cut.epoch);
             kept.take_cut(cut);
             self.slider.triggers.take_cut(cut)?;
         }
@@ -369,6 +369,9 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         self.intake.late.told.taken_over();
         self.slider = before.slider;
         self.kept = before.kept;
+        if let Some(kept) = &mut self.kept {
+            kept.taken_over();
+        }
         self.told = before.told;
         true
     }

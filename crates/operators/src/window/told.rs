@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    CutWriter, Error, ErrorCode, Instance, InstanceContext, Key, PARTITION_COUNT, PartitionId,
-    RestoredEntry, Result, Timestamp, Watermark,
+    CutWriter, Epoch, Error, ErrorCode, Instance, InstanceContext, Key, PARTITION_COUNT,
+    PartitionId, RestoredEntry, Result, Timestamp, Watermark,
 };
 
 use crate::keyed::cut_short;
@@ -27,7 +27,7 @@ pub(crate) struct Told {
     /// By partition, while some are ahead.
     ahead: Option<Arc<[Watermark]>>,
     /// What the cut that is being written holds, until it is written.
-    cut: Option<Vec<u8>>,
+    cut: Option<(Epoch, Vec<u8>)>,
     /// By partition, while they come back.
     restored: Vec<Watermark>,
     /// Since it came back no time has been told that is news.
@@ -97,7 +97,7 @@ impl Told {
     }
 
     /// What is there now belongs to a cut.
-    pub(crate) fn take_cut(&mut self) {
+    pub(crate) fn take_cut(&mut self, epoch: Epoch) {
         let mut runs: Vec<(u32, u32, Watermark)> = Vec::new();
         for partition in self.own().map(PartitionId::index) {
             let ahead = self.ahead().map(|ahead| ahead[partition as usize]);
@@ -114,7 +114,7 @@ impl Told {
             run[4..].copy_from_slice(&told.0.as_micros().to_le_bytes());
             run
         });
-        self.cut = Some(bytes.collect());
+        self.cut = Some((epoch, bytes.collect()));
     }
 
     /// Writes the cut that was taken last: an entry that is no larger than any room.
@@ -123,7 +123,10 @@ impl Told {
     /// As [`CutWriter::set`].
     pub(crate) fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<()> {
         match self.cut.take() {
-            Some(runs) => writer.set(TOLD, None, &self.instance.index.to_le_bytes(), &runs),
+            Some((epoch, runs)) => {
+                writer.set(TOLD, None, &self.instance.index.to_le_bytes(), &runs)?;
+                writer.outdate(TOLD, epoch)
+            }
             None => Ok(()),
         }
     }
@@ -192,7 +195,7 @@ mod tests {
     }
 
     fn hand_over(told: &mut Told, chunk: &mut StateChunk) {
-        told.take_cut();
+        told.take_cut(Epoch(1));
         told.advance(at(99));
         told.write_cut(&mut CutWriter::new(chunk, usize::MAX))
             .unwrap();

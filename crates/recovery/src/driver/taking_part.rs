@@ -83,7 +83,7 @@ impl Driver<'_> {
             }
             LifeEvent::Cuts(CutNews::Saved(of, report, receipt)) => {
                 let Cut { epoch, is_last, .. } = report.cut;
-                life.gathering.saved(&of, epoch, is_last, receipt);
+                life.gathering.saved(&of, epoch, is_last, *receipt);
             }
             LifeEvent::Cuts(CutNews::GaveUp(cut, error)) => self.gave_up(cut, error),
             LifeEvent::Cuts(CutNews::Heard(of, epoch)) => life.gathering.heard(&of, epoch),

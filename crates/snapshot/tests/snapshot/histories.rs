@@ -8,77 +8,13 @@ use ardea_snapshot::*;
 use proptest::prelude::*;
 
 use crate::site::*;
+use crate::steps::*;
 
-/// What happens.
-#[derive(Clone, Debug)]
-enum Step {
-    Set {
-        loose: bool,
-        state: bool,
-        slot: u32,
-        key: u8,
-        value: u8,
-    },
-    Remove {
-        nth: u16,
-    },
-    /// The end of an epoch: which instances hand over all they have, and whether it is committed.
-    EndEpoch {
-        full: u8,
-        is_committed: bool,
-    },
-    Rescale {
-        instances: u32,
-    },
-    Rollback {
-        nth: u16,
-    },
-    Fold {
-        budget: u64,
-    },
-    DropFold,
-    Collect,
-    Sweep,
-    /// The process begins anew: what only it knew is forgotten.
-    Reopen,
-    /// Somebody begins to read a snapshot, and holds it.
-    Hold {
-        nth: u16,
-    },
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let set = (
-        prop::bool::weighted(0.1),
-        any::<bool>(),
-        0u32..12,
-        0u8..6,
-        any::<u8>(),
-    );
-    let set = set.prop_map(|(loose, state, slot, key, value)| Step::Set {
-        loose,
-        state,
-        slot,
-        key,
-        value,
-    });
-    prop_oneof![
-        20 => set,
-        6 => any::<u16>().prop_map(|nth| Step::Remove { nth }),
-        12 => (any::<u8>(), prop::bool::weighted(0.8)).prop_map(|(full, is_committed)| Step::EndEpoch {
-            // Mostly increments.
-            full: full & full.rotate_left(3) & full.rotate_left(5),
-            is_committed,
-        }),
-        1 => (1u32..5).prop_map(|instances| Step::Rescale { instances }),
-        1 => any::<u16>().prop_map(|nth| Step::Rollback { nth }),
-        6 => (1u64..600).prop_map(|budget| Step::Fold { budget }),
-        1 => Just(Step::DropFold),
-        3 => Just(Step::Collect),
-        2 => Just(Step::Sweep),
-        1 => Just(Step::Reopen),
-        2 => any::<u16>().prop_map(|nth| Step::Hold { nth }),
-    ]
+/// What there was when a snapshot was committed.
+struct Committed {
+    model: Model,
+    written: BTreeMap<Key, SnapshotId>,
+    instances: u32,
 }
 
 /// A job, the store, and what should be in it.
@@ -87,14 +23,16 @@ struct History {
     store: SnapshotStore,
     model: Model,
     changed: BTreeSet<Key>,
+    /// With which snapshot each key was written last.
+    written: BTreeMap<Key, SnapshotId>,
     instances: u32,
     /// Whether the next cuts have to be full.
     is_rescaled: bool,
     generation: u64,
     epoch: u64,
     base: Option<SnapshotId>,
-    /// What was committed, and with how many instances.
-    committed: BTreeMap<SnapshotId, (Model, u32)>,
+    /// What was committed.
+    committed: BTreeMap<SnapshotId, Committed>,
     fold: Option<Fold>,
     held: Option<Snapshot>,
     folded: usize,
@@ -108,6 +46,7 @@ impl History {
             folder,
             model: Model::new(),
             changed: BTreeSet::new(),
+            written: BTreeMap::new(),
             instances: 2,
             is_rescaled: false,
             generation: 1,
@@ -169,7 +108,22 @@ impl History {
                     self.changed.insert(key);
                 }
             }
-            Step::EndEpoch { full, is_committed } => self.end_epoch(full, is_committed),
+            Step::Renew { state, forgets } => {
+                let state = if state { "s" } else { "t" };
+                let all: Vec<Key> = self.model.keys().cloned().collect();
+                for key in all.into_iter().filter(|key| key.0 == state) {
+                    let is_old = self.written.contains_key(&key) && !self.changed.contains(&key);
+                    if forgets && is_old {
+                        self.model.remove(&key);
+                    }
+                    self.changed.insert(key);
+                }
+            }
+            Step::EndEpoch {
+                full,
+                says,
+                is_committed,
+            } => self.end_epoch(full, says, is_committed),
             Step::Rescale { instances } => self.rescale(instances),
             Step::Rollback { nth } => self.roll_back(nth),
             Step::Fold { budget } => self.fold(budget),
@@ -200,15 +154,43 @@ impl History {
         }
     }
 
-    fn end_epoch(&mut self, full: u8, is_committed: bool) {
+    /// Of each state the snapshot with which the oldest of what an instance has was written last, if it is written anew with this one.
+    fn outdated(
+        &self,
+        id: SnapshotId,
+        instance: u32,
+        is_full: bool,
+    ) -> BTreeMap<String, SnapshotId> {
+        let written = |key: &Key| match self.written.get(key) {
+            Some(written) if !is_full && !self.changed.contains(key) => *written,
+            _ => id,
+        };
+        let of = |state: &str| {
+            let own = |key: &&Key| key.0 == state && owner(key.1, self.instances) == instance;
+            let oldest = self.model.keys().filter(own).map(written).min();
+            (state.to_string(), oldest.unwrap_or(id))
+        };
+        ["s", "t"].map(of).into()
+    }
+
+    fn end_epoch(&mut self, full: u8, says: u8, is_committed: bool) {
         self.epoch += 1;
         let id = id(self.generation, self.epoch);
+        let is_full =
+            |instance: u32| self.base.is_none() || full >> instance & 1 == 1 || self.is_rescaled;
+        let mut written = self.written.clone();
+        written.retain(|key, _| self.model.contains_key(key));
+        for key in self.model.keys() {
+            if self.changed.contains(key) || is_full(owner(key.1, self.instances)) {
+                written.insert(key.clone(), id);
+            }
+        }
         let cuts: Vec<_> = (0..self.instances)
             .map(|instance| {
                 let of = cut_of(id, instance, self.instances);
                 let is_own = |key: &&Key| owner(key.1, self.instances) == instance;
                 match self.base {
-                    Some(since) if full >> instance & 1 == 0 && !self.is_rescaled => {
+                    Some(since) if !is_full(instance) => {
                         if self.changed.iter().any(|key| is_own(&key)) {
                             write_increment(&self.store, of, since, &self.model, &self.changed)
                         } else {
@@ -218,7 +200,14 @@ impl History {
                     _ => write_full(&self.store, of, &self.model),
                 }
             })
-            .map(|cut| cut.expect("written"))
+            .zip(0..)
+            .map(|(cut, instance)| match says >> instance & 1 {
+                0 => cut.expect("written"),
+                _ => {
+                    cut.expect("written")
+                        .outdating(self.outdated(id, instance, is_full(instance)))
+                }
+            })
             .collect();
         if !is_committed {
             return;
@@ -227,8 +216,15 @@ impl History {
         let commit = commit(id, self.base, cuts);
         let report = self.store.commit(&commit).expect("committed");
         assert_eq!(self.store.commit(&commit).expect("again"), report);
-        self.committed
-            .insert(id, (self.model.clone(), self.instances));
+        self.committed.insert(
+            id,
+            Committed {
+                model: self.model.clone(),
+                written: written.clone(),
+                instances: self.instances,
+            },
+        );
+        self.written = written;
         self.base = Some(id);
         self.changed.clear();
         self.is_rescaled = false;
@@ -261,7 +257,9 @@ impl History {
         let to = snapshots[usize::from(nth) % snapshots.len()];
         // It is held until there is another, as the store's documentation asks for.
         self.held = Some(self.store.snapshot(to).expect("it is there"));
-        (self.model, self.instances) = self.committed[&to].clone();
+        let before = &self.committed[&to];
+        (self.model, self.written) = (before.model.clone(), before.written.clone());
+        self.instances = before.instances;
         (self.base, self.is_rescaled) = (Some(to), false);
         self.generation += 1;
         self.epoch = to.epoch.0;
@@ -290,7 +288,13 @@ impl History {
             self.store.snapshots(),
             self.committed.keys().copied().collect::<Vec<_>>()
         );
-        for (id, (model, instances)) in &self.committed {
+        for (
+            id,
+            Committed {
+                model, instances, ..
+            },
+        ) in &self.committed
+        {
             let snapshot = self.store.snapshot(*id).expect("it is there");
             assert_eq!(snapshot.instances(VERTEX), Some(*instances));
             let readers = 1 + model.len() as u32 % 3;
@@ -367,6 +371,7 @@ fn chains_stay_short_and_removed_keys_go_when_folding_keeps_up() {
         }
         history.act(Step::EndEpoch {
             full: 0,
+            says: 0,
             is_committed: true,
         });
         for _ in 0..20 {
@@ -388,6 +393,29 @@ fn chains_stay_short_and_removed_keys_go_when_folding_keeps_up() {
 }
 
 #[test]
+fn what_is_written_anew_all_the_time_is_never_folded() {
+    let mut history = History::new();
+    for at in 0..100u8 {
+        for slot in 0..12 {
+            history.act(Step::Set {
+                loose: slot == 0,
+                state: slot % 2 == 0,
+                slot,
+                key: at % 3,
+                value: at,
+            });
+        }
+        history.act(Step::EndEpoch {
+            full: 0,
+            says: u8::MAX,
+            is_committed: true,
+        });
+        assert!(history.store.fold().is_none(), "three layers count");
+    }
+    history.check();
+}
+
+#[test]
 fn without_folding_a_full_cut_is_asked_for_and_begins_the_chain_anew() {
     let mut history = History::new();
     let mut asked = false;
@@ -403,6 +431,7 @@ fn without_folding_a_full_cut_is_asked_for_and_begins_the_chain_anew() {
         asked |= full;
         history.act(Step::EndEpoch {
             full: if full { 255 } else { 0 },
+            says: 0,
             is_committed: true,
         });
         history.check();
@@ -427,6 +456,7 @@ fn many_threads_read_each_entry_once() {
     }
     history.act(Step::EndEpoch {
         full: 255,
+        says: 0,
         is_committed: true,
     });
     let snapshot = history.store.latest().expect("whole").expect("there");
@@ -470,6 +500,7 @@ fn a_removed_key_stays_removed_when_newer_layers_are_folded_and_the_oldest_is_no
     history.fill();
     let end = |full| Step::EndEpoch {
         full,
+        says: 0,
         is_committed: true,
     };
     history.act(end(255));

@@ -8,3 +8,4 @@ mod killed;
 mod refused;
 mod refusing;
 mod site;
+mod steps;
