@@ -54,10 +54,15 @@ pub(crate) fn assemble(
         for (_, folded) in folded.iter().filter(|(vertex, _)| *vertex == name) {
             layer::put_folded(&mut layers, folded);
         }
-        for (state, before) in layer::outdated_for_all(&cuts) {
-            layer::let_go(&mut layers, &state, before);
+        let layer = Layer::of(commit.id, &cuts);
+        // Without a layer of its own a snapshot's chain ends as the one before it does, and what is folded of either takes the other's place: then both have to
+        // be the same.
+        if layer.blocks().next().is_some() {
+            for (state, before) in layer::outdated_for_all(&cuts) {
+                layer::let_go(&mut layers, &state, before);
+            }
         }
-        layers.push(Layer::of(commit.id, &cuts));
+        layers.push(layer);
         layer::prune(&mut layers);
         let part = VertexPart {
             instances: cuts[0].of.instances,
@@ -124,6 +129,12 @@ fn check_cut(commit: &Commit, cut: &CutReceipt) -> Result<(), String> {
     {
         return Err(format!(
             "the increment of instance {instance} is based on snapshot {since}, and this one is not"
+        ));
+    }
+    let newer = cut.outdated.iter().find(|(_, before)| **before > commit.id);
+    if let Some((state, before)) = newer {
+        return Err(format!(
+            "for instance {instance} all of state {state:?} is outdated that is older than snapshot {before}, which isn't there yet"
         ));
     }
     let is_its_own = |file: &str| {

@@ -137,7 +137,7 @@ fn union(layers: &[Layer], states: BTreeMap<String, Vec<BlockRef>>) -> Option<La
 
 /// Puts a folded layer in the place of those that it was made of; false if it does not belong into this chain any more.
 ///
-/// The history of a chain up to a layer is always the same, so the newest of the folded layers tells that all belong here. Older ones of
+/// The history of a chain up to a layer is always the same, but for what was let go of since, so the newest of the folded layers tells that all belong here. Older ones of
 /// them may be gone meanwhile, when nothing of them counted any more.
 pub(crate) fn put_folded(chain: &mut Vec<Layer>, folded: &Folded) -> bool {
     let Some(newest) = folded.from.last() else {

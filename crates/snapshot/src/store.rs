@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ardea_core::{Error, ErrorCode, Result};
 
 use crate::assemble::{self, Commit};
+use crate::block::BlockRef;
 use crate::failure::{no_such, refused};
 use crate::file_name::{StoredName, WriterToken};
 use crate::fold::{Finished, Fold};
@@ -76,6 +77,8 @@ pub(crate) struct State {
     /// Vertices that are being folded, or whose folded layer waits for the next commit, and who writes it.
     folding: BTreeMap<String, WriterToken>,
     finished: Vec<Finished>,
+    /// Blocks that were folded for nothing: what they are of went meanwhile.
+    pub unreferred: Vec<BlockRef>,
     /// Vertices that can't be folded, since something is damaged.
     pub unfoldable: BTreeSet<String>,
 }
@@ -230,7 +233,10 @@ impl SnapshotStore {
             &folded,
         );
         match manifest.and_then(|manifest| self.shared.write(manifest)) {
-            Ok(manifest) => Ok(SnapshotReport::of(&manifest)),
+            Ok(manifest) => {
+                self.shared.note_unreferred(&manifest, finished);
+                Ok(SnapshotReport::of(&manifest))
+            }
             Err(error) => {
                 self.shared.state().finished.extend(finished);
                 Err(error)
@@ -412,6 +418,22 @@ impl Shared {
 
     fn take_finished(&self) -> Vec<Finished> {
         std::mem::take(&mut self.state().finished)
+    }
+
+    /// Of what was folded before this manifest was made only what that refers to will ever be needed.
+    fn note_unreferred(&self, manifest: &Manifest, finished: Vec<Finished>) {
+        if finished.is_empty() {
+            return;
+        }
+        let referred: HashSet<&str> = manifest.blocks().map(|block| &*block.file).collect();
+        let blocks = finished
+            .into_iter()
+            .flat_map(|finished| finished.folded.states);
+        let blocks = blocks.flat_map(|(_, blocks)| blocks);
+        let unreferred = blocks.filter(|block| !referred.contains(&*block.file));
+        // What was finished tells the state of its end itself.
+        let unreferred: Vec<_> = unreferred.collect();
+        self.state().unreferred.extend(unreferred);
     }
 }
 

@@ -18,11 +18,19 @@ type Place = (String, Option<PartitionId>, Vec<u8>);
 /// All state at the end of an epoch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptState {
-    entries: BTreeMap<Place, Vec<u8>>,
+    entries: BTreeMap<Place, Written>,
+}
+
+/// A value, and the epoch whose cut it was in last.
+#[derive(Clone, Debug)]
+struct Written {
+    value: Vec<u8>,
+    epoch: Epoch,
 }
 
 impl KeptState {
-    /// What there is when a cut is laid over what was there before.
+    /// What there is when a cut is laid over what was there before. What the cut calls outdated is gone, whether it removes it or not, as it may be from
+    /// snapshots.
     ///
     /// # Errors
     /// What breaks the contract.
@@ -38,9 +46,16 @@ impl KeptState {
                 return Err(format!("the cut holds a key twice: {place:?}"));
             }
             match entry.value {
-                Some(value) => kept.entries.insert(place, value.to_vec()),
+                Some(value) => {
+                    let (value, epoch) = (value.to_vec(), cut.epoch);
+                    kept.entries.insert(place, Written { value, epoch })
+                }
                 None => kept.entries.remove(&place),
             };
+        }
+        for (state, before) in chunk.outdated() {
+            let counts = |place: &Place, it: &Written| place.0 != state || it.epoch >= before;
+            kept.entries.retain(|place, it| counts(place, it));
         }
         Ok(kept)
     }
@@ -103,11 +118,11 @@ impl KeptState {
 
     fn entries(&self) -> impl Iterator<Item = StateEntry<'_>> {
         let entries = self.entries.iter();
-        entries.map(|((state, partition, key), value)| StateEntry {
+        entries.map(|((state, partition, key), written)| StateEntry {
             state,
             partition: *partition,
             key,
-            value: Some(value),
+            value: Some(&written.value),
         })
     }
 }

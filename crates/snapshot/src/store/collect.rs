@@ -23,7 +23,7 @@ pub struct Collected {
 
 impl SnapshotStore {
     /// Removes all snapshots but the newest [`keep`](super::StoreConfig::keep) and those that somebody of this process holds, then the
-    /// blocks that no other refers to.
+    /// blocks that no other refers to, and those that were folded for nothing.
     ///
     /// A damaged manifest is kept until as many newer snapshots are there as are kept; until then nobody knows what it refers to, and no
     /// block goes that it might. Hold the [snapshot](SnapshotStore::snapshot) from which a job was restored until it has another.
@@ -36,7 +36,8 @@ impl SnapshotStore {
         let _work = shared.work();
         shared.learn_unread();
         let (old, damaged) = shared.take_old();
-        if old.is_empty() && damaged.is_empty() {
+        let unreferred = std::mem::take(&mut shared.state().unreferred);
+        if old.is_empty() && damaged.is_empty() && unreferred.is_empty() {
             return Ok(Collected::default());
         }
         let mut snapshots: Vec<_> = old.iter().map(|manifest| manifest.snapshot).collect();
@@ -53,6 +54,7 @@ impl SnapshotStore {
                 old.into_iter()
                     .map(|manifest| (manifest.snapshot, manifest)),
             );
+            state.unreferred.extend(unreferred);
             return Err(error);
         }
         let needed = {
@@ -66,6 +68,7 @@ impl SnapshotStore {
         let mut seen = HashSet::new();
         let blocks = old.iter().flat_map(|manifest| manifest.blocks());
         let unneeded: Vec<Listed> = blocks
+            .chain(&unreferred)
             .filter(|block| seen.insert(block.file.as_str()))
             .filter_map(|block| {
                 let listed = Listed {

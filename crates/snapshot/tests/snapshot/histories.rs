@@ -410,9 +410,46 @@ fn what_is_written_anew_all_the_time_is_never_folded() {
             says: u8::MAX,
             is_committed: true,
         });
-        assert!(history.store.fold().is_none(), "three layers count");
+        assert!(
+            history.store.fold().is_none(),
+            "older layers than the last three have nothing any more"
+        );
     }
     history.check();
+}
+
+#[test]
+fn what_is_folded_of_state_that_goes_meanwhile_is_collected() {
+    let mut history = History::new();
+    for at in 0..60u8 {
+        for (state, slot) in [(true, u32::from(at % 12)), (false, 3), (false, 7)] {
+            history.act(Step::Set {
+                loose: false,
+                state,
+                slot,
+                key: if state { at % 6 } else { 0 },
+                value: at,
+            });
+        }
+        history.act(Step::EndEpoch {
+            full: 0,
+            says: u8::MAX,
+            is_committed: true,
+        });
+        for _ in 0..20 {
+            history.act(Step::Fold { budget: 200 });
+        }
+        history.act(Step::Collect);
+    }
+    assert!(history.folded > 10, "{}", history.folded);
+    history.act(Step::EndEpoch {
+        full: 0,
+        says: u8::MAX,
+        is_committed: true,
+    });
+    history.act(Step::Collect);
+    history.check();
+    assert_nothing_is_left(&history.folder);
 }
 
 #[test]
