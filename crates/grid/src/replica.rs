@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use backup::Backup;
+use backup::{Backup, Bounds};
 use diary::Diary;
 use log::Log;
 use primary::{Peer, Primary};
@@ -347,8 +347,13 @@ impl Replica {
                 settled,
                 changes,
             } => {
-                let (rule, place) = ((start, inherited), (before, settled));
-                self.append(from, word.course, rule, place, changes, out);
+                let bounds = Bounds {
+                    start,
+                    inherited,
+                    before,
+                    settled,
+                };
+                self.append(from, word.course, bounds, changes, out);
             }
             Say::Chunk {
                 from: cursor,

@@ -18,6 +18,14 @@ pub(super) struct Backup {
     pub filling: Option<Filling>,
 }
 
+/// Where changes that have come belong, and what is known of others: see [`Say::Append`].
+pub(super) struct Bounds {
+    pub start: u64,
+    pub inherited: u64,
+    pub before: u64,
+    pub settled: u64,
+}
+
 impl Replica {
     /// This copy is no primary, as before or from now on.
     pub(super) fn serve(&mut self, holder: Holder, record: &Record, out: &mut Vec<ReplicaAction>) {
@@ -57,11 +65,16 @@ impl Replica {
         &mut self,
         from: MemberId,
         course: Course,
-        (start, inherited): (u64, u64),
-        (before, settled): (u64, u64),
+        bounds: Bounds,
         changes: Vec<Change>,
         out: &mut Vec<ReplicaAction>,
     ) {
+        let Bounds {
+            start,
+            inherited,
+            before,
+            settled,
+        } = bounds;
         if !self.is_for_me(from, course) || !self.follow(course, start, inherited) {
             return;
         }
@@ -80,7 +93,7 @@ impl Replica {
                 agrees += 1;
                 self.log.set(agrees, change);
             }
-            self.agrees(agrees);
+            self.agree_up_to(agrees);
             self.apply_up_to(settled.min(agrees));
             self.log.forget(self.applied);
         }
@@ -88,7 +101,7 @@ impl Replica {
     }
 
     /// Up to that change it has what its primary has.
-    fn agrees(&mut self, upto: u64) {
+    fn agree_up_to(&mut self, upto: u64) {
         if let Role::Backup(backup) = &mut self.role {
             backup.agreed = upto;
         }
@@ -118,7 +131,7 @@ impl Replica {
             self.log.forget(self.applied);
             self.log.cut(inherited);
         }
-        self.agrees(self.applied);
+        self.agree_up_to(self.applied);
         true
     }
 

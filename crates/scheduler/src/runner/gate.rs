@@ -27,8 +27,8 @@ pub(super) const OWN_PROCESS_VARIABLE: &str = "ARDEA_CONTAINER_PROCESS";
 pub const UNATTENDED: &str = "trap '' HUP TTIN TTOU";
 
 /// What a shell says before it becomes a program whose memory comes and goes in large pieces, as cuts and blocks of snapshots are: they are not given back to
-/// the system, which clears each page before it gives it out anew, if there are no more than 32 MiB of them at an end of the program's memory. For programs
-/// with the C library of GNU; what is set in the environment already counts.
+/// the system, which clears each page before it gives it out anew, if there are no more than 32 MiB of them at the end of an arena. For programs with the C
+/// library of GNU, which has an arena for each few threads; what is set in the environment already counts.
 pub const KEEPS_MEMORY: &str = "export GLIBC_TUNABLES=\"${GLIBC_TUNABLES:-glibc.malloc.mmap_threshold=8388608:glibc.malloc.trim_threshold=33554432}\"";
 
 /// Waits for the word, then becomes the program.
