@@ -23,6 +23,8 @@ mod timers;
 #[cfg(test)]
 mod on_disk_tests;
 #[cfg(test)]
+pub(crate) mod test_codecs;
+#[cfg(test)]
 mod test_disk;
 
 pub use context::{KeyedContext, TimerKind};

@@ -54,19 +54,10 @@ async fn a_job_outlives_the_absence_of_its_state_manager() {
 async fn a_submission_without_a_state_manager_ends_with_a_word_and_leaves_nothing() {
     let rig = Rig::new().await;
     rig.state.has(Fault::Away);
-    let (definition, demand, packing) = rig.job("word-count");
-    let managers = ardea_packing::ResourceManagers::builtin();
     let patience = Duration::from_millis(300);
     let begin = Instant::now();
-    let submitted = ardea_master::submit(
-        rig.state(),
-        definition,
-        demand,
-        packing,
-        &managers,
-        patience,
-    );
-    let error = submitted.await.unwrap_err();
+    let submitted = rig.submit_as(rig.job("word-count"), patience).await;
+    let error = submitted.unwrap_err();
     assert_eq!(error.code(), ardea_core::ErrorCode::StateUnknown);
     assert!(begin.elapsed() >= patience);
     rig.state.has(Fault::None);

@@ -244,21 +244,10 @@ async fn a_name_that_is_taken_is_refused_and_other_faults_are_told_before_anythi
     let taken = rig.submit("word-count").await.unwrap_err();
     assert_eq!(taken.code(), ErrorCode::NameTaken);
     assert!(taken.to_string().contains("\"word-count\""), "{taken}");
-    let (mut definition, demand, packing) = rig.job("other");
-    definition.packing = "by-magic".into();
-    let managers = ardea_packing::ResourceManagers::builtin();
-    let submitted = ardea_master::submit(
-        rig.state(),
-        definition,
-        demand,
-        packing,
-        &managers,
-        DEADLINE,
-    );
-    assert_eq!(
-        submitted.await.unwrap_err().code(),
-        ErrorCode::InvalidConfig
-    );
+    let mut asked = rig.job("other");
+    asked.0.packing = "by-magic".into();
+    let submitted = rig.submit_as(asked, DEADLINE).await;
+    assert_eq!(submitted.unwrap_err().code(), ErrorCode::InvalidConfig);
     assert_eq!(
         rig.state.children(&jobs().unwrap()).await.unwrap(),
         ["word-count"]

@@ -117,19 +117,20 @@ impl Rig {
 
     /// Submits a job of this name.
     pub async fn submit(&self, name: &str) -> Result<JobRef> {
-        let (definition, demand, packing) = self.job(name);
-        let job = definition.job.clone();
-        let managers = ResourceManagers::builtin();
-        submit(
-            self.state(),
-            definition,
-            demand,
-            packing,
-            &managers,
-            DEADLINE,
-        )
-        .await?;
+        let asked = self.job(name);
+        let job = asked.0.job.clone();
+        self.submit_as(asked, DEADLINE).await?;
         Ok(job)
+    }
+
+    /// Submits a job, and gives up after so long.
+    pub async fn submit_as(
+        &self,
+        (definition, demand, packing): (JobDefinition, JobDemand, PackingConfig),
+        patience: Duration,
+    ) -> Result<()> {
+        let (state, managers) = (self.state(), ResourceManagers::builtin());
+        submit(state, definition, demand, packing, &managers, patience).await
     }
 
     /// Waits until all workers do what a condition says.

@@ -8,7 +8,6 @@ use std::time::Instant;
 use ardea_control::{LeaseRecord, Lookup, MasterEpoch, StoreReply, StoreRequest};
 use ardea_core::ErrorCode;
 use ardea_master::{JobStore, LeaseFinder, all_past_jobs, sweep};
-use ardea_packing::ResourceManagers;
 use ardea_state_manager::layout::{JobLayout, history, jobs};
 use ardea_state_manager::{Expected, StateManager};
 
@@ -175,17 +174,13 @@ async fn a_name_whose_job_is_damaged_is_refused_with_what_to_remove() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submission_that_is_given_up_at_any_moment_leaves_a_whole_job_or_none() {
     let rig = Rig::new().await;
-    let managers = ResourceManagers::builtin();
     let (mut whole, mut none) = (0, 0);
     for polls in 0..40 {
         let name = format!("job {polls}");
-        let (definition, demand, packing) = rig.job(&name);
-        let job = definition.job.clone();
+        let asked = rig.job(&name);
+        let (job, demand) = (asked.0.job.clone(), asked.1.clone());
         {
-            let again = (definition.clone(), demand.clone(), packing.clone());
-            let submitting =
-                ardea_master::submit(rig.state(), again.0, again.1, again.2, &managers, DEADLINE);
-            let mut submitting = pin!(submitting);
+            let mut submitting = pin!(rig.submit_as(asked.clone(), DEADLINE));
             // Between two looks the runtime goes on; after the last the submission is dropped where it is.
             for _ in 0..polls {
                 let look = submitting
@@ -207,16 +202,7 @@ async fn a_submission_that_is_given_up_at_any_moment_leaves_a_whole_job_or_none(
             None => none += 1,
         }
         // With the same number it can be submitted again, whatever has become of it.
-        ardea_master::submit(
-            rig.state(),
-            definition,
-            demand,
-            packing,
-            &managers,
-            DEADLINE,
-        )
-        .await
-        .unwrap();
+        rig.submit_as(asked, DEADLINE).await.unwrap();
         assert!(store.exists().await.unwrap());
     }
     assert!(none > 0, "{whole} whole, {none} none");

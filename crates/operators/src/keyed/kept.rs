@@ -301,25 +301,11 @@ pub(crate) fn cut_short() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Eight bytes each.
-    struct Plain;
-
-    impl StateCodec<u64> for Plain {
-        fn put(&self, value: &u64, out: &mut Vec<u8>) -> Result<()> {
-            out.extend_from_slice(&value.to_le_bytes());
-            Ok(())
-        }
-
-        fn get(&self, bytes: &[u8]) -> Result<u64> {
-            let bytes = bytes.try_into().map_err(|_| cut_short())?;
-            Ok(u64::from_le_bytes(bytes))
-        }
-    }
+    use crate::keyed::test_codecs::EightBytes;
 
     #[test]
     fn a_key_that_belongs_elsewhere_than_it_was_kept_is_refused() {
-        let kept = KeptAs::new(Arc::new(Plain), Arc::new(Plain));
+        let kept = KeptAs::new(Arc::new(EightBytes), Arc::new(EightBytes));
         let mut chunk = StateChunk::default();
         kept.write(&mut chunk, &7, &70, |_| {}).unwrap();
         let written = chunk.entries().next().unwrap();

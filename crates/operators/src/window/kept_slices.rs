@@ -500,24 +500,10 @@ pub(super) fn is_pending((_, number): SliceId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_core::StateCodec;
+    use crate::keyed::test_codecs::EightBytes;
     use std::borrow::Cow;
     use std::sync::Arc;
     use std::time::Duration;
-
-    struct Plain;
-
-    impl StateCodec<u64> for Plain {
-        fn put(&self, value: &u64, out: &mut Vec<u8>) -> Result<()> {
-            out.extend_from_slice(&value.to_le_bytes());
-            Ok(())
-        }
-
-        fn get(&self, bytes: &[u8]) -> Result<u64> {
-            let bytes = bytes.try_into().map_err(|_| crate::keyed::cut_short())?;
-            Ok(u64::from_le_bytes(bytes))
-        }
-    }
 
     fn table(kept: &mut KeptSlices<u64, u64>, slice: i64) -> SliceTable<u64, u64> {
         let mut table = SliceTable::new((slice, 0));
@@ -530,7 +516,10 @@ mod tests {
     fn of_what_is_dropped_only_that_stays_which_the_cut_may_hold() {
         let spec = WindowSpec::tumbling(Duration::from_secs(1)).unwrap();
         let mut open = OpenSlices::new(spec);
-        let mut kept = KeptSlices::new(&spec, KeptAs::new(Arc::new(Plain), Arc::new(Plain)));
+        let mut kept = KeptSlices::new(
+            &spec,
+            KeptAs::new(Arc::new(EightBytes), Arc::new(EightBytes)),
+        );
         let before = table(&mut kept, 1);
         kept.take_cut(Cut::full(Epoch(1)));
         let behind = table(&mut kept, 2);

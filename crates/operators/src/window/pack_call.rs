@@ -94,28 +94,15 @@ impl<A> Part<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyed::{CutLog, cut_short};
-    use ardea_core::{Cut, Epoch, StateCodec};
+    use crate::keyed::CutLog;
+    use crate::keyed::test_codecs::EightBytes;
+    use ardea_core::{Cut, Epoch};
     use std::borrow::Cow;
     use std::sync::Arc;
 
-    struct Plain;
-
-    impl StateCodec<u64> for Plain {
-        fn put(&self, value: &u64, out: &mut Vec<u8>) -> Result<()> {
-            out.extend_from_slice(&value.to_le_bytes());
-            Ok(())
-        }
-
-        fn get(&self, bytes: &[u8]) -> Result<u64> {
-            let bytes = bytes.try_into().map_err(|_| cut_short())?;
-            Ok(u64::from_le_bytes(bytes))
-        }
-    }
-
     #[test]
     fn a_call_packs_no_more_of_many_small_tables_than_of_one_large_one() {
-        let kept = KeptAs::new(Arc::new(Plain), Arc::new(Plain));
+        let kept = KeptAs::new(Arc::new(EightBytes), Arc::new(EightBytes));
         let mut log = CutLog::default();
         let table = |slice| {
             let mut table = SliceTable::new((slice, 0));

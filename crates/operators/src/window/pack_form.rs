@@ -233,35 +233,12 @@ fn take_number(rest: &mut Rest<'_>) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_core::StateCodec;
+    use crate::keyed::test_codecs::EvenIntegers;
     use proptest::prelude::*;
     use std::sync::Arc;
 
-    /// Eight bytes each; even ones may be integers.
-    struct Numbers;
-
-    impl StateCodec<i64> for Numbers {
-        fn put(&self, value: &i64, out: &mut Vec<u8>) -> Result<()> {
-            out.extend_from_slice(&value.to_le_bytes());
-            Ok(())
-        }
-
-        fn get(&self, bytes: &[u8]) -> Result<i64> {
-            let bytes = bytes.try_into().map_err(|_| cut_short())?;
-            Ok(i64::from_le_bytes(bytes))
-        }
-
-        fn integer(&self, value: &i64) -> Option<Integer> {
-            (value % 2 == 0).then(|| Integer::from(*value))
-        }
-
-        fn get_integer(&self, integer: Integer) -> Result<i64> {
-            Ok(integer.value() as i64)
-        }
-    }
-
     fn kept() -> KeptAs<i64, i64> {
-        KeptAs::new(Arc::new(Numbers), Arc::new(Numbers))
+        KeptAs::new(Arc::new(EvenIntegers), Arc::new(EvenIntegers))
     }
 
     fn entry(value: &[u8]) -> RestoredEntry<'_> {

@@ -319,8 +319,9 @@ fn append(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
 mod tests {
     use super::*;
     use crate::keyed::cut_short;
+    use crate::keyed::test_codecs::EvenIntegers;
     use crate::window::pack_form::{place_of, unpack};
-    use ardea_core::{Integer, RestoredEntry, StateCodec};
+    use ardea_core::{RestoredEntry, StateCodec};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use std::sync::Arc;
@@ -423,32 +424,9 @@ mod tests {
 
     }
 
-    /// Even ones are integers.
-    struct Numbers;
-
-    impl StateCodec<u64> for Numbers {
-        fn put(&self, value: &u64, out: &mut Vec<u8>) -> Result<()> {
-            out.extend_from_slice(&value.to_le_bytes());
-            Ok(())
-        }
-
-        fn get(&self, bytes: &[u8]) -> Result<u64> {
-            let bytes = bytes.try_into().map_err(|_| cut_short())?;
-            Ok(u64::from_le_bytes(bytes))
-        }
-
-        fn integer(&self, value: &u64) -> Option<Integer> {
-            value.is_multiple_of(2).then(|| Integer::from(*value))
-        }
-
-        fn get_integer(&self, integer: Integer) -> Result<u64> {
-            Ok(integer.value())
-        }
-    }
-
     #[test]
     fn small_entries_that_are_added_together_come_back_from_the_packs_of_their_partition() {
-        let kept = KeptAs::<u64, u64>::new(Arc::new(Numbers), Arc::new(Numbers));
+        let kept = KeptAs::<u64, u64>::new(Arc::new(EvenIntegers), Arc::new(EvenIntegers));
         let of_one = |key: &u64| PartitionId::of(key).index() == 7;
         let keys: Vec<u64> = (0..).filter(of_one).take(9).collect();
         let (mut packs, mut chunk) = (Packs::default(), StateChunk::default());
