@@ -161,7 +161,11 @@ impl Snapshots for Archives {
     }
 
     fn gone(&self, job: &JobRef) {
-        self.jobs().remove(job);
+        let archive = self.jobs().remove(job);
+        if let Some(asks) = archive.and_then(|archive| archive.asks) {
+            // A thread that is gone has left no more than a few files.
+            let _ = asks.send(Ask::Close);
+        }
     }
 }
 

@@ -17,9 +17,9 @@ use ardea_snapshot::{
     StoreConfig,
 };
 
-use crate::Promise;
 use crate::part::{Part, PartKind, PartName};
 use crate::probe::{find_own_folder, find_place};
+use crate::{Place, Promise};
 
 /// What is told of an epoch that its snapshot doesn't tell.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -64,6 +64,8 @@ pub(crate) enum Ask {
     Make(Arc<EpochsRecord>, Sender<Result<()>>),
     /// Only these snapshots are needed any more, and what the present life is about to hand over.
     Keep(Needed),
+    /// The job is gone, and no other snapshot of it will be made.
+    Close,
 }
 
 /// Binds what workers have saved into the snapshots of one job.
@@ -120,6 +122,7 @@ impl Binder {
                     let _ = answer.send(self.make(&record));
                 }
                 Ask::Keep(needed) => self.keep(&needed),
+                Ask::Close => self.close(),
             }
         }
     }
@@ -188,6 +191,17 @@ impl Binder {
             eprintln!("job {job}: its snapshots could not be noted beside them: {error}");
         }
         open.keep(&needed.epochs, needed.generation);
+    }
+
+    /// Clears away what was written for snapshots that will not be made. What is in the memory of hosts only goes with the job.
+    fn close(&mut self) {
+        let open = self.open.take();
+        let Some(open) = open.filter(|_| self.promise.place != Place::Memory) else {
+            return;
+        };
+        if let Some(newest) = open.known.iter().max() {
+            open.housekeeper.ask(Chore::Close(newest.next()));
+        }
     }
 }
 
@@ -290,7 +304,7 @@ impl Open {
         let committed = self.known.iter().max().copied();
         let floor = match committed.filter(|id| id.generation == present.0) {
             // What instances left at their ends, and is in no snapshot yet, was written for one behind this.
-            Some(id) => SnapshotId::new(id.generation, id.epoch.next()),
+            Some(id) => id.next(),
             None => SnapshotId::start_of(present.0),
         };
         let follows = |before: SnapshotId| {

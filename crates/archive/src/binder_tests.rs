@@ -211,6 +211,20 @@ fn what_all_workers_have_saved_becomes_one_snapshot_and_increments_lie_over_it()
 }
 
 #[test]
+fn blocks_that_no_snapshot_refers_to_go_with_the_job() {
+    let mut rig = Rig::new();
+    let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];
+    rig.commits(1, cuts);
+    // As what was folded is, for a snapshot that is not made any more.
+    rig.saves(1, 1, "c", None);
+    rig.binder.close();
+    let listed = rig.folder().list().unwrap().into_iter();
+    let blocks = listed.filter(|file| file.name.as_str().starts_with("block-"));
+    assert_eq!(blocks.count(), 2);
+    assert_eq!(rig.entries(1, 1), pairs(["a", "b"]));
+}
+
+#[test]
 fn the_same_record_again_makes_nothing_again() {
     let mut rig = Rig::new();
     let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];

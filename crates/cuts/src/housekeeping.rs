@@ -21,6 +21,8 @@ pub enum Chore {
     Tidy(Vec<(FileName, FileState)>),
     /// Remove what was written for snapshots before that one and belongs to none.
     Sweep(SnapshotId),
+    /// No other snapshot than those before that one will be made: as `Sweep`, and what was folded for later ones goes too.
+    Close(SnapshotId),
 }
 
 /// A thread that does chores.
@@ -82,7 +84,7 @@ fn work(
     chores: &Receiver<Chore>,
     trouble: &dyn Fn(Error),
 ) {
-    let mut fold: Option<Fold> = None;
+    let (mut fold, mut is_closed): (Option<Fold>, _) = (None, false);
     loop {
         let next = match &fold {
             Some(_) => chores.recv_timeout(REST),
@@ -90,8 +92,13 @@ fn work(
         };
         let done = match next {
             Ok(chore) => {
+                if matches!(chore, Chore::Close(_)) {
+                    (fold, is_closed) = (None, true);
+                }
                 let done = carry_out(folder, store, chore);
-                fold = fold.or_else(|| store.fold());
+                if !is_closed {
+                    fold = fold.or_else(|| store.fold());
+                }
                 done
             }
             Err(RecvTimeoutError::Timeout) => go_on(&mut fold),
@@ -111,6 +118,10 @@ fn carry_out(folder: &dyn Folder, store: &SnapshotStore, chore: Chore) -> Result
             store.collect().map(drop)
         }
         Chore::Sweep(floor) => store.sweep(floor).map(drop),
+        Chore::Close(floor) => {
+            store.forget_folded();
+            store.sweep(floor).map(drop)
+        }
     }
 }
 

@@ -20,7 +20,7 @@ const MOST_WAITING: usize = 4;
 
 /// The state of a job at the end of one epoch, for a life that begins with it.
 pub struct StateReading {
-    snapshot: Snapshot,
+    epoch: Epoch,
     pool: Arc<Pool>,
     /// How many threads read.
     threads: u32,
@@ -38,6 +38,8 @@ struct Pool {
 
 #[derive(Default)]
 struct PoolState {
+    /// What is read. Let go of when all instances have all: the life may go on for long, and the snapshot not count any more.
+    snapshot: Option<Snapshot>,
     ready: VecDeque<(Arc<Shelf>, Work)>,
     is_over: bool,
     /// Readers that have not come to their end, and whether more may be opened.
@@ -123,7 +125,7 @@ pub fn waited_for(error: Error) -> Error {
 impl StateReading {
     /// Of this snapshot, with so many threads. `here` says how many instances of each vertex are in this process, which share the
     /// threads; where it doesn't, all of them are. `when_read` is called when all that have been opened by the time of
-    /// [`all_are_open`](Self::all_are_open) have all.
+    /// [`all_are_open`](Self::all_are_open) have all; from then on the snapshot is not held any more.
     ///
     /// # Errors
     /// `LimitReached` if the system refuses a thread.
@@ -133,8 +135,13 @@ impl StateReading {
         here: BTreeMap<String, u32>,
         when_read: impl Fn() + Send + Sync + 'static,
     ) -> Result<Arc<Self>> {
+        let epoch = snapshot.id().epoch;
+        let state = PoolState {
+            snapshot: Some(snapshot.read_in_pieces()),
+            ..PoolState::default()
+        };
         let pool = Arc::new(Pool {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             changed: Condvar::new(),
             when_read: Box::new(when_read),
         });
@@ -153,7 +160,7 @@ impl StateReading {
             }
         }
         Ok(Arc::new(StateReading {
-            snapshot: snapshot.read_in_pieces(),
+            epoch,
             pool,
             threads: u32::try_from(threads).unwrap_or(u32::MAX).max(1),
             here,
@@ -180,17 +187,23 @@ impl Drop for StateReading {
 
 impl CutSource for StateReading {
     fn epoch(&self) -> Epoch {
-        self.snapshot.id().epoch
+        self.epoch
     }
 
     fn open(&self, of: &InstanceName) -> Result<Box<dyn CutReader>> {
         let here = self.here.get(&*of.vertex).copied();
+        let mut pool = self.pool.lock();
+        let Some(snapshot) = &pool.snapshot else {
+            let what = "state is asked for behind the end of reading it";
+            return Err(Error::new(ErrorCode::Internal, what));
+        };
         let shelf = Shelf {
-            of: Subject::new(&self.snapshot, &of.vertex, of.instance),
+            of: Subject::new(snapshot, &of.vertex, of.instance),
             share: share(self.threads, here.unwrap_or(of.instance.parallelism)),
             state: Mutex::default(),
         };
-        self.pool.lock().unread += 1;
+        pool.unread += 1;
+        drop(pool);
         Ok(Box::new(Reader {
             shelf: Arc::new(shelf),
             pool: Arc::clone(&self.pool),
@@ -395,6 +408,7 @@ impl Pool {
         let mut state = self.lock();
         state.is_over = true;
         state.ready.clear();
+        state.snapshot = None;
         drop(state);
         self.changed.notify_all();
     }
@@ -403,6 +417,7 @@ impl Pool {
         let mut state = self.lock();
         if state.is_complete && state.unread == 0 && !state.is_over {
             state.is_over = true;
+            state.snapshot = None;
             drop(state);
             self.changed.notify_all();
             (self.when_read)();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ardea_core::{
     Epoch, ErrorCode, Instance, PARTITION_COUNT, PartitionId, StateChunk, Timestamp, Waker,
@@ -12,7 +12,7 @@ use ardea_core::{
 use ardea_cuts::StateReading;
 use ardea_engine::{CutRead, CutReader, CutSource, InstanceName};
 use ardea_snapshot::{
-    Commit, CutKind, CutOf, Folder, MemoryFolder, PartitionRange, Snapshot, SnapshotId,
+    Commit, CutKind, CutOf, CutReceipt, Folder, MemoryFolder, PartitionRange, Snapshot, SnapshotId,
     SnapshotStore, StoreConfig,
 };
 
@@ -167,6 +167,51 @@ fn what_is_waited_for_comes_before_all_that_is_not_on_its_way() {
     // The first piece may be on its way by then, and no other.
     let place = |index| order.iter().position(|it| it.index() == index).unwrap();
     assert!(place(PARTITION_COUNT - 1) < place(PARTITION_COUNT / 2));
+}
+
+#[test]
+fn a_snapshot_that_was_read_whole_is_held_by_nobody() {
+    let folder = Arc::<MemoryFolder>::default();
+    let read_from = snapshot(&folder).id();
+    let config = StoreConfig {
+        keep: 1,
+        ..StoreConfig::default()
+    };
+    let folder = Arc::clone(&folder) as Arc<dyn Folder>;
+    let store = SnapshotStore::open(folder, "job", config).unwrap();
+    let (reads, all_read) = channel();
+    let when_read = move || reads.send(()).unwrap();
+    let of = store.snapshot(read_from).unwrap();
+    let reading = StateReading::start(of, 2, BTreeMap::new(), when_read).unwrap();
+    let mut reader = open(&reading, 0, 1);
+    reading.all_are_open();
+    let id = read_from.next();
+    let cuts = vec![CutReceipt::unchanged(CutOf {
+        snapshot: id,
+        vertex: "counts".into(),
+        instance: 0,
+        instances: 1,
+    })];
+    let base = Some(read_from);
+    let at = Timestamp::from_secs(3);
+    store.commit(&Commit { id, base, at, cuts }).unwrap();
+    let collects = || store.collect().unwrap().snapshots.contains(&read_from);
+    assert!(!collects());
+    whole(&mut *reader, &|_| true);
+    all_read.recv_timeout(PATIENCE).unwrap();
+    drop(reader);
+    // One of its threads may be about to put down what it has read.
+    let deadline = Instant::now() + PATIENCE;
+    while !collects() {
+        assert!(Instant::now() < deadline, "it is held");
+        std::thread::yield_now();
+    }
+    let of = InstanceName {
+        vertex: "counts".into(),
+        instance: Instance::ONLY,
+    };
+    let error = reading.open(&of).map(drop).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Internal);
 }
 
 #[test]

@@ -207,6 +207,9 @@ impl<'a> Driver<'a> {
         self.keep_end(recorded)?;
         let stale = self.home.take_stale();
         self.housekeeper.ask(Chore::Tidy(stale));
+        if let Some(behind) = self.behind_newest() {
+            self.housekeeper.ask(Chore::Close(behind));
+        }
         let figures = self.shared.figures(|figures| figures.clone());
         Ok(Survived { end, figures })
     }
@@ -344,16 +347,16 @@ impl<'a> Driver<'a> {
         }
         let stale = self.home.take_stale();
         self.housekeeper.ask(Chore::Tidy(stale));
-        let newest = self
-            .home
-            .committed()
-            .and_then(|epoch| self.home.id_of(epoch));
-        if let Some(newest) = newest.filter(|_| self.has_garbage) {
-            // What an instance leaves at its end, and is not in a snapshot yet, was written for one behind this.
-            let floor = SnapshotId::new(newest.generation, newest.epoch.next());
+        // What an instance leaves at its end, and is not in a snapshot yet, was written for one behind this.
+        if let Some(floor) = self.behind_newest().filter(|_| self.has_garbage) {
             self.housekeeper.ask(Chore::Sweep(floor));
             self.has_garbage = false;
         }
+    }
+
+    /// What follows the newest snapshot that counts.
+    fn behind_newest(&self) -> Option<SnapshotId> {
+        Some(self.home.id_of(self.home.committed()?)?.next())
     }
 
     /// Begins a life of the job.

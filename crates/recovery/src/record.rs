@@ -139,7 +139,9 @@ pub(crate) struct RecordFiles {
     /// The same, or a later one that this process has tried to write, and that was stored as it has turned out.
     last: u64,
     /// Files that are not needed any more.
-    stale: Vec<FileName>,
+    stale: Vec<(FileName, FileState)>,
+    /// Of versions behind the one that counts, that somebody is writing, or was when it was killed.
+    unfinished: Vec<(FileName, FileState)>,
 }
 
 /// What came of writing a record.
@@ -184,19 +186,29 @@ impl RecordFiles {
 
     /// What is there, and the newest of it.
     fn list(folder: Arc<dyn Folder>) -> Result<(Self, Option<FileName>)> {
-        let mut versions: Vec<(u64, FileName)> = folder
+        let mut versions: Vec<(u64, (FileName, FileState))> = folder
             .list()?
             .into_iter()
-            .filter(|listed| listed.state == FileState::Whole)
-            .filter_map(|listed| Some((version_of(&listed.name)?, listed.name)))
+            .filter_map(|listed| Some((version_of(&listed.name)?, (listed.name, listed.state))))
             .collect();
-        versions.sort();
-        let newest = versions.pop();
+        let whole = versions
+            .iter()
+            .filter(|(_, (_, state))| *state == FileState::Whole);
+        let newest = whole.max_by_key(|(version, _)| *version);
+        let newest = newest.map(|(version, (name, _))| (*version, name.clone()));
         let version = newest.as_ref().map_or(0, |(version, _)| *version);
+        versions.retain(|(_, file)| {
+            newest
+                .as_ref()
+                .is_none_or(|(_, newest)| *file != (newest.clone(), FileState::Whole))
+        });
+        let (stale, unfinished): (Vec<_>, Vec<_>) =
+            versions.into_iter().partition(|(of, _)| *of <= version);
         let files = RecordFiles {
             version,
             last: version,
-            stale: versions.into_iter().map(|(_, name)| name).collect(),
+            stale: stale.into_iter().map(|(_, file)| file).collect(),
+            unfinished: unfinished.into_iter().map(|(_, file)| file).collect(),
             folder,
             writer: fresh_token(),
             is_shared: true,
@@ -204,9 +216,10 @@ impl RecordFiles {
         Ok((files, newest.map(|(_, name)| name)))
     }
 
-    /// Nobody else writes here as long as this process does: nobody is looked for who might be ahead.
+    /// Nobody else writes here as long as this process does: nobody is looked for who might be ahead, and whoever has not finished a version was killed.
     pub(crate) fn are_alone(&mut self) {
         self.is_shared = false;
+        self.stale.append(&mut self.unfinished);
     }
 
     /// The version that counts.
@@ -263,8 +276,9 @@ impl RecordFiles {
     fn written(&mut self, name: FileName, version: u64) -> Wrote {
         match self.is_overtaken(version) {
             Ok(false) => {
+                let before = (self.version..version).filter_map(file_of);
                 self.stale
-                    .extend((self.version..version).filter_map(file_of));
+                    .extend(before.map(|name| (name, FileState::Whole)));
                 (self.version, self.last) = (version, version);
                 Wrote::Yes
             }
@@ -325,8 +339,7 @@ impl RecordFiles {
 
     /// The files that are not needed any more, for whoever removes them.
     pub(crate) fn take_stale(&mut self) -> Vec<(FileName, FileState)> {
-        let stale = std::mem::take(&mut self.stale).into_iter();
-        stale.map(|name| (name, FileState::Whole)).collect()
+        std::mem::take(&mut self.stale)
     }
 }
 
@@ -389,6 +402,35 @@ mod tests {
             folder.remove(&stale).unwrap();
         }
         assert_eq!(folder.list().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_a_killed_process_had_not_finished_goes_and_what_another_may_be_writing_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let open = || {
+            let folder: Arc<dyn Folder> =
+                Arc::new(ardea_snapshot::DiskFolder::open(place.path()).unwrap());
+            RecordFiles::open(folder).unwrap().0
+        };
+        let mut files = open();
+        for _ in 0..2 {
+            assert!(matches!(files.write(&record(None)), Wrote::Yes));
+        }
+        let unfinished = |version| format!("job-{version}.record.00000000000000ff.writing");
+        for version in [2, 3] {
+            std::fs::write(place.path().join(unfinished(version)), "half").unwrap();
+        }
+        let mut shared = open();
+        // Version 1, and what was to be version 2 once more.
+        assert_eq!(shared.take_stale().len(), 2);
+        let mut alone = open();
+        alone.are_alone();
+        let stale = alone.take_stale();
+        assert_eq!(stale.len(), 3);
+        alone.folder.remove(&stale).unwrap();
+        let left = std::fs::read_dir(place.path()).unwrap().flatten();
+        let left: Vec<_> = left.map(|file| file.file_name()).collect();
+        assert_eq!(left, ["job-2.record"]);
     }
 
     #[test]

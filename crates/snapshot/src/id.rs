@@ -28,6 +28,12 @@ impl SnapshotId {
     pub const fn start_of(generation: u64) -> Self {
         SnapshotId::new(generation, Epoch(0))
     }
+
+    /// That of the epoch behind this one, in the same generation.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        SnapshotId::new(self.generation, self.epoch.next())
+    }
 }
 
 impl From<(u64, u64)> for SnapshotId {

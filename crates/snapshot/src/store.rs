@@ -244,6 +244,12 @@ impl SnapshotStore {
         }
     }
 
+    /// No other snapshot will be made that would refer to what was folded since the last: the next [sweep](Self::sweep) removes that.
+    pub fn forget_folded(&self) {
+        // What was finished tells the state of its end itself.
+        drop(self.shared.take_finished());
+    }
+
     /// Begins to fold layers of the newest snapshot, if the state of a vertex has more than [`StoreConfig::most_layers`]: of several such
     /// vertices, that with the most. None if there is nothing to fold, or all is being folded.
     pub fn fold(&self) -> Option<Fold> {

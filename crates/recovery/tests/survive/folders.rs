@@ -11,7 +11,9 @@ use ardea_recovery::{Survival, SurvivalEnd, Surviving, look};
 use ardea_snapshot::{Folder, MemoryFolder};
 
 use crate::accounts;
-use crate::site::{held, known_everywhere, node, often, quick, run, survival, until, with};
+use crate::site::{
+    held, known_everywhere, node, often, quick, run, some_snapshots, survival, until, with,
+};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 3_000;
@@ -134,6 +136,32 @@ fn what_is_in_a_folder_can_be_looked_at_and_few_files_are_left_in_it() {
     );
     let error = look(&nothing.path().join("x"), false).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ReadFailed);
+}
+
+#[test]
+fn what_a_life_began_from_goes_while_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = held(folder.path(), NUMBERS);
+    let survival = survival(folder.path());
+    let life = |is_first: bool| {
+        let lived = with(&job, &survival, |handle| {
+            some_snapshots(handle);
+            let began_from = handle.figures().began_from;
+            assert_eq!(began_from.is_none(), is_first);
+            if let Some(epoch) = began_from {
+                let ending = format!("-{}.manifest", epoch.0);
+                until("its snapshot is gone", || {
+                    let files = fs::read_dir(folder.path().join("state")).unwrap();
+                    let mut names = files.flatten().map(|file| file.file_name());
+                    !names.any(|name| name.to_string_lossy().ends_with(&ending))
+                });
+            }
+            handle.stop();
+        });
+        assert_eq!(lived.unwrap().end, SurvivalEnd::Stopped);
+    };
+    life(true);
+    life(false);
 }
 
 #[test]

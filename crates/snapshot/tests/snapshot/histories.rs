@@ -453,6 +453,33 @@ fn what_is_folded_of_state_that_goes_meanwhile_is_collected() {
 }
 
 #[test]
+fn what_was_folded_for_no_other_snapshot_goes_with_a_sweep_once_it_is_forgotten() {
+    let mut history = History::new();
+    history.fill();
+    while history.folded == 0 {
+        history.act(Step::EndEpoch {
+            full: 0,
+            says: 0,
+            is_committed: true,
+        });
+        history.act(Step::Fold { budget: u64::MAX });
+        history.act(Step::Set {
+            loose: false,
+            state: true,
+            slot: 1,
+            key: 1,
+            value: 7,
+        });
+    }
+    history.act(Step::Sweep);
+    let before = files(&history.folder).len();
+    history.store.forget_folded();
+    history.act(Step::Sweep);
+    assert!(files(&history.folder).len() < before, "folding wrote some");
+    assert_nothing_is_left(&history.folder);
+}
+
+#[test]
 fn without_folding_a_full_cut_is_asked_for_and_begins_the_chain_anew() {
     let mut history = History::new();
     let mut asked = false;

@@ -107,7 +107,7 @@ impl Job {
             while fold.step(100)? == FoldProgress::More {}
         }
         self.store.collect()?;
-        self.store.sweep(SnapshotId::new(1, id.epoch.next()))?;
+        self.store.sweep(id.next())?;
         Ok(())
     }
 
