@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use ardea_core::{Epoch, Error, ErrorCode, PartitionId, Result, StateChunk, Waker};
-use ardea_engine::{CutRead, CutReader, CutSource, InstanceName};
+use ardea_engine::{CutRead, CutReader, CutSource, InstanceName, stand_back};
 use ardea_snapshot::{PartitionRange, Snapshot};
 
 use part::{Brings, Part, Subject, partitions};
@@ -149,7 +149,11 @@ impl StateReading {
             let work = Arc::clone(&pool);
             let spawned = thread::Builder::new()
                 .name(format!("ardea-restore-{number}"))
-                .spawn(move || work.work());
+                .spawn(move || {
+                    // Records flow while partitions are read.
+                    stand_back();
+                    work.work();
+                });
             if let Err(error) = spawned {
                 pool.end();
                 return Err(

@@ -247,7 +247,8 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
         let mut guard = RecordGuard::new();
         if till.keys.is_away() {
             let aside = aside_of(self.asides, self.input)?;
-            let count = if aside.is_full() { 0 } else { count };
+            let is_full = aside.is_full(till.keys.most_aside());
+            let count = if is_full { 0 } else { count };
             for (record, time) in rows.drain_front(count) {
                 let partition = PartitionId::of(&*feed.key(&record));
                 match till.keys.puts_aside(partition) {

@@ -69,6 +69,7 @@ mod block;
 mod core_pace;
 mod cut;
 mod packer;
+mod parallel;
 mod sealed;
 mod writer;
 

@@ -4,15 +4,20 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ardea_core::{Error, Result};
 
 use crate::Folder;
 use crate::block::{self, BlockRef, Content, Cursor, Expected};
 use crate::layer::{Layer, Replaces};
+use crate::parallel::in_parallel;
 use crate::partitions::{Place, Space};
 use crate::recent::RecentBlocks;
+
+/// How many blocks of one place are read at a time, where somebody waits for a place.
+const AT_A_TIME: usize = 4;
 
 /// Entries of one state of a vertex, from several layers.
 ///
@@ -216,31 +221,59 @@ impl Merge {
         }
         let replaced_by = |replaces: &Replaces| replaces.has(self.space, slot);
         let oldest = self.replaces.iter().position(replaced_by);
-        let counts = |open: &&mut Open| oldest.is_none_or(|oldest| open.planned.layer <= oldest);
-        for open in self.open.iter_mut().filter(counts) {
-            let content = match &open.content {
-                Some(content) => content,
-                None => {
-                    let expected = Expected {
-                        job: &self.job,
-                        vertex: &self.vertex,
-                        state: &self.state,
-                    };
-                    let block = &open.planned.block;
-                    let read = || block::read(&*self.folder, block, expected);
-                    let content = match &self.recent {
-                        Some(recent) => recent.get(block, read)?,
-                        None => Arc::new(read()?),
-                    };
-                    self.read_bytes += content.len() as u64;
-                    open.content.insert(content)
-                }
-            };
-            if let Some(cursor) = content.cursor(slot, open.planned.age)? {
+        let counts = |open: &&Open| open.counts(oldest);
+        self.read_open(oldest)?;
+        for open in self.open.iter().filter(counts) {
+            if let Some(content) = &open.content
+                && let Some(cursor) = content.cursor(slot, open.planned.age)?
+            {
                 self.cursors.push(Reverse(cursor));
             }
         }
         Ok(true)
+    }
+
+    /// Reads what has to be read of the open blocks that count. A place has one of each layer, and whoever reads a few partitions at a time waits for
+    /// the first: so these are read several at a time.
+    fn read_open(&mut self, oldest: Option<usize>) -> Result<()> {
+        let expected = Expected {
+            job: &self.job,
+            vertex: &self.vertex,
+            state: &self.state,
+        };
+        let read = |block: &BlockRef| block::read(&*self.folder, block, expected);
+        let unread = self.open.iter_mut();
+        let unread = unread.filter(|open| open.content.is_none() && open.counts(oldest));
+        let Some(recent) = &self.recent else {
+            for open in unread {
+                let content = read(&open.planned.block)?;
+                self.read_bytes += content.len() as u64;
+                open.content = Some(Arc::new(content));
+            }
+            return Ok(());
+        };
+        let unread: Vec<&mut Open> = unread.collect();
+        let (threads, bytes) = (unread.len().min(AT_A_TIME), AtomicU64::new(0));
+        let unread = Mutex::new(unread);
+        let next = || unread.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let outcome = in_parallel(threads, &|| {
+            while let Some(open) = next() {
+                let block = &open.planned.block;
+                let content = recent.get(block, || read(block))?;
+                bytes.fetch_add(content.len() as u64, Ordering::Relaxed);
+                open.content = Some(content);
+            }
+            Ok(())
+        });
+        self.read_bytes += bytes.into_inner();
+        outcome
+    }
+}
+
+impl Open {
+    /// Whether it is of this layer or a newer one: what is older has been replaced.
+    fn counts(&self, oldest: Option<usize>) -> bool {
+        oldest.is_none_or(|oldest| self.planned.layer <= oldest)
     }
 }
 

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ardea_core::{Error, ErrorCode, Result, Timestamp};
+use ardea_core::{Result, Timestamp};
 
 use crate::block;
 use crate::failure::no_such;
 use crate::file_name::StoredName;
 use crate::manifest::Manifest;
 use crate::merge::{Entries, Entry, Merge, Wanted};
+use crate::parallel::in_parallel;
 use crate::partitions::Space;
 use crate::recent::RecentBlocks;
 use crate::{FileName, Folder, PartitionRange, SnapshotId, SnapshotReport};
@@ -169,22 +170,7 @@ impl Snapshot {
             }
             Ok(())
         };
-        std::thread::scope(|scope| {
-            let helpers: Vec<_> = (1..threads.min(partitions.len().max(1)))
-                .map(|_| std::thread::Builder::new().spawn_scoped(scope, work))
-                .collect();
-            let mut result = work();
-            for helper in helpers {
-                // Without a thread the others do its work.
-                let Ok(helper) = helper else { continue };
-                let helped = helper.join().unwrap_or_else(|_| {
-                    let what = "a thread that read a snapshot panicked";
-                    Err(Error::new(ErrorCode::Internal, what))
-                });
-                result = result.and(helped);
-            }
-            result
-        })
+        in_parallel(threads.min(partitions.len().max(1)) as usize, &work)
     }
 
     /// Reads all its blocks and checks them, byte by byte. Costs reading them.

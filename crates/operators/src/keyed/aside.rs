@@ -22,16 +22,13 @@ impl<T> Default for Aside<T> {
 }
 
 impl<T> Aside<T> {
-    /// How many records are aside at most; those that come then wait where they are.
-    pub(super) const MOST: usize = 1 << 17;
-
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether no more may be put here.
-    pub(crate) fn is_full(&self) -> bool {
-        self.count >= Self::MOST
+    /// Whether no more may be put here than there are, where `most` [may be](crate::keyed::KeyedStates::most_aside).
+    pub(crate) fn is_full(&self, most: usize) -> bool {
+        self.count >= most
     }
 
     /// Puts a record here.
@@ -89,7 +86,7 @@ mod tests {
         assert_eq!(aside.take(one), Some(("c", at(3))));
         assert_eq!((aside.take(one), aside.take_watermark()), (None, None));
         assert_eq!(aside.take(other), Some(("b", at(1))));
-        assert!(aside.is_empty() && !aside.is_full());
+        assert!(aside.is_empty() && !aside.is_full(1));
         assert_eq!(aside.take_watermark(), Some(Watermark(at(5))));
         assert_eq!(aside.take_watermark(), None);
     }

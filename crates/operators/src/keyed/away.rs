@@ -7,6 +7,13 @@ use ardea_core::{Key, PARTITION_COUNT, PartitionId, RecordGuard};
 
 use crate::keyed::KeyedStates;
 
+/// How many records may be put aside however few keys are to come back; those that come then wait where they are.
+pub(super) const LEAST_ASIDE: usize = 1 << 17;
+
+/// For how many keys that are to come back one more may be: these take the most of the memory then, and coming back a time that grows with them, in which
+/// results would be missed again as soon as no more may be put aside.
+const KEYS_PER_ASIDE: usize = 16;
+
 /// Partitions of which not all keys have come back.
 #[derive(Debug, Default)]
 pub(crate) struct Away {
@@ -18,6 +25,7 @@ pub(crate) struct Away {
     due: VecDeque<PartitionId>,
     /// Those that have been asked for, and that nobody has been told of.
     wanted: Vec<PartitionId>,
+    most_aside: usize,
 }
 
 /// A set of partitions.
@@ -94,6 +102,12 @@ impl<K: Key, S> KeyedStates<K, S> {
         true
     }
 
+    /// How many records may be aside at a time.
+    pub(crate) fn most_aside(&self) -> usize {
+        let away = self.away.as_ref();
+        away.map_or(LEAST_ASIDE, |away| away.most_aside)
+    }
+
     /// The partition that is back, of which records are aside, and that comes next.
     pub(crate) fn behind(&self) -> Option<PartitionId> {
         self.away.as_ref()?.due.front().copied()
@@ -115,7 +129,10 @@ impl<K: Key, S> KeyedStates<K, S> {
         }
         let entries = usize::try_from(entries).unwrap_or(usize::MAX);
         self.reserve(entries);
-        self.away = Some(Box::default());
+        self.away = Some(Box::new(Away {
+            most_aside: LEAST_ASIDE.max(entries / KEYS_PER_ASIDE),
+            ..Away::default()
+        }));
         true
     }
 
@@ -164,6 +181,17 @@ mod tests {
     fn keys(partitions: &[u32]) -> Vec<u64> {
         let find = |index: &u32| (0u64..).find(|key| PartitionId::of(key).index() == *index);
         partitions.iter().filter_map(find).collect()
+    }
+
+    #[test]
+    fn more_records_may_be_aside_where_more_keys_are_to_come_back() {
+        let most = |entries| {
+            let mut states: KeyedStates<u64, ()> = KeyedStates::default();
+            assert!(states.begin_early(entries, true));
+            states.most_aside()
+        };
+        assert_eq!(most(0), LEAST_ASIDE);
+        assert_eq!(most(1 << 22), 1 << 18);
     }
 
     #[test]

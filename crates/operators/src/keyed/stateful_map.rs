@@ -276,10 +276,10 @@ where
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         self.relieve()?;
-        let is_away = self.states.is_away();
+        let (is_away, most) = (self.states.is_away(), self.states.most_aside());
         // What time has brought for keys that have come back since comes before their records.
-        if is_away && (!self.fire_event_timers(outbox)?.done || self.aside.is_full()) {
-            if outbox.has_room(Ordinal::FIRST) && !self.aside.is_full() {
+        if is_away && (!self.fire_event_timers(outbox)?.done || self.aside.is_full(most)) {
+            if outbox.has_room(Ordinal::FIRST) && !self.aside.is_full(most) {
                 // Keys may be forgotten without a word: nobody else would call for the others.
                 outbox.wake_at(self.clock.now());
             }
@@ -294,7 +294,7 @@ where
                     let partition = PartitionId::of(&(desk.logic.key)(&record));
                     if desk.states.puts_aside(partition) {
                         aside.put(partition, record, time);
-                        return break_if(aside.is_full());
+                        return break_if(aside.is_full(most));
                     }
                 }
                 if let Err(error) = desk.record(record, time, &mut output) {

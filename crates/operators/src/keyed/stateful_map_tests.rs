@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::drive::{Drive, Seen, at};
+use crate::keyed::away::LEAST_ASIDE;
 use crate::keyed::{flat_map_stateful, map_stateful, on_disk_tests};
 use ardea_core::{Chunk, PARTITION_COUNT, Rows};
 use proptest::prelude::*;
@@ -239,7 +240,7 @@ fn records_wait_where_they_are_when_too_many_are_aside() {
     step.init(&Drive::default().context).unwrap();
     assert!(step.begins_early(0));
     let (mut inbox, mut outbox) = (Inbox::default(), Outbox::new(1, 1));
-    let many = (1..=Aside::<()>::MOST as i64 + 3).map(|n| ((1u8, n), at(0)));
+    let many = (1..=LEAST_ASIDE as i64 + 3).map(|n| ((1u8, n), at(0)));
     inbox.fill(Chunk::new(Rows::from_iter(many)));
     for _ in 0..2 {
         let left = step.process(Ordinal::FIRST, &mut inbox, &mut outbox);
