@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use ardea_control::{
-    EpochsConfig, EpochsNote, EpochsRecord, JobDefinition, JobRef, Needed, Successor,
+    EpochsConfig, EpochsNote, EpochsRecord, JobDefinition, JobRef, Left, Needed, Successor,
 };
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_master::{Left, Snapshots};
+use ardea_master::Snapshots;
 use ardea_shelter::Shelter;
 
 use crate::Promise;

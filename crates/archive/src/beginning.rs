@@ -9,10 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use ardea_control::{BROUGHT, JobDefinition, JobRef, LeftState, Successor};
+use ardea_control::{BROUGHT, JobDefinition, JobRef, Left, LeftState, Successor};
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_cuts::block_config;
-use ardea_master::Left;
 use ardea_packing::JobDemand;
 use ardea_recovery::{
     Dropping, address_of, note_remembered, open_place, place_of_savepoint, read_note, write_note,

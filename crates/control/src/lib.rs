@@ -15,7 +15,8 @@
 //! * [`JobMaster`]: plans, starts, mends; [`JobRecord`]: what is stored of a job; [`Scaling`]: from one plan to the next;
 //! * [`JobDefinition`], [`WorkerStart`]: what was submitted, and what a worker is started with;
 //! * [`Epochs`]: conducts the epochs of a job, to snapshots that are committed; [`EpochsAgent`]: a participant's side of it;
-//! * [`Candidate`]: a master with its lease; [`Submission`]: how a job comes to be.
+//! * [`Candidate`]: a master with its lease; [`Submission`]: how a job comes to be; [`Upgrade`], [`Following`]: how its program is followed
+//!   by another.
 //!
 //! # Invariants
 //!
@@ -97,7 +98,9 @@ pub use refused::Refused;
 pub use scaling::{Scaling, ScalingAction, ScalingEvent, Stage};
 pub use store::{RequestId, StoreReply, StoreRequest, StoreVersion};
 pub use submission::{Submission, SubmissionAction, SubmissionEvent};
-pub use upgrade::{BROUGHT, LeftState, Predecessor, Successor, Upgrade, UpgradeEnd, UpgradeOrder};
+pub use upgrade::{
+    BROUGHT, Following, Left, LeftState, Predecessor, Successor, Upgrade, UpgradeEnd, UpgradeOrder,
+};
 pub use worker_agent::{
     AgentAction, AgentConfig, AgentEvent, Change, Departure, Lookup, WorkerAgent,
 };

@@ -15,6 +15,8 @@
 //! what it would publish behind that the new one would publish again. Until the new one has committed an epoch it has published nothing,
 //! and the old one can go on from where it stopped.
 
+mod following;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +24,8 @@ use std::time::Duration;
 use ardea_core::Epoch;
 use ardea_packing::{JobDemand, PackingConfig};
 use serde::{Deserialize, Serialize};
+
+pub use following::{Following, Left};
 
 use crate::{EpochsRecord, Generation, JobDefinition};
 

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use ardea_control::{
     Candidate, CandidateAction, CandidateEvent, CommandId, Epochs, EpochsNote, EpochsRecord,
-    JobMaster, JobRecord, LeaseEvent, LeaseRecord, MasterAction, MasterConfig, MasterEpoch,
-    MasterEvent, Note, Refused, Registration, RequestId, StoreReply, StoreRequest, ToMaster,
-    ToWorker, WorkerId,
+    Following, JobMaster, JobRecord, LeaseEvent, LeaseRecord, MasterAction, MasterConfig,
+    MasterEpoch, MasterEvent, Note, Refused, Registration, RequestId, StoreReply, StoreRequest,
+    ToMaster, ToWorker, WorkerId,
 };
 use ardea_core::{Error, Result};
 use ardea_packing::ContainerId;
@@ -23,7 +23,6 @@ use tokio::time::MissedTickBehavior;
 use crate::candidacy::{Ask, Commanded, Standing};
 use crate::chronicle::Chronicle;
 use crate::facts::Publisher;
-use crate::following::Following;
 use crate::handover::Handover;
 use crate::leftovers;
 use crate::links::{LinkEvent, Links};
@@ -452,7 +451,7 @@ impl Driver {
         };
         let (past, making) = (self.past(), self.making.clone());
         let record = self.candidate.master().and_then(JobMaster::record);
-        let following = record.and_then(|record| Following::of(&submitted, record));
+        let following = record.and_then(|record| Following::of(&submitted.definition, record));
         self.tasks.spawn(async move {
             let reply = match following {
                 Some(following) => making.follow(&store, following, past, expected).await,

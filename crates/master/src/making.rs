@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use ardea_control::{EpochsRecord, JobRecord, Refused, StoreReply, StoreRequest, StoreVersion};
+use ardea_control::{
+    EpochsRecord, Following, JobRecord, Refused, StoreReply, StoreRequest, StoreVersion,
+};
 use ardea_core::{Error, ErrorCode, Result};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::following::Following;
+use crate::following;
 use crate::{JobStore, PastJob, Snapshots};
 
 /// Makes snapshots before they are recorded. Clones are the same.
@@ -100,7 +102,7 @@ impl Making {
             let error = Error::new(ErrorCode::WrongState, what);
             return StoreReply::Refused(Refused::not_stored(&error));
         };
-        let made = waiting(turn, move || following.next(&*snapshots)).await;
+        let made = waiting(turn, move || following::prepare(following, &*snapshots)).await;
         match made {
             Ok(next) => store.replace(&next, expected, past).await,
             Err(error) => StoreReply::Refused(Refused::not_stored(&error)),

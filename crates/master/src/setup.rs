@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ardea_control::{
     CertificateFiles, EpochsConfig, EpochsNote, EpochsRecord, JobDefinition, JobRef, LeaseConfig,
-    LeftState, MasterConfig, Needed, Successor,
+    Left, MasterConfig, Needed, Successor,
 };
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::Security;
@@ -112,15 +112,6 @@ pub trait Snapshots: Send + Sync + fmt::Debug {
     /// The job needs only these snapshots, as [`EpochsAction::Keep`](ardea_control::EpochsAction::Keep)
     /// says. Must not wait: it may be done late, or not at all if another one follows.
     fn keep(&self, job: &JobRef, needed: &Needed);
-}
-
-/// What a job has left for one that follows it.
-#[derive(Clone, Copy, Debug)]
-pub struct Left<'a> {
-    /// The job, as it was submitted.
-    pub job: &'a Successor,
-    /// Its last state; none if it had none.
-    pub state: Option<LeftState>,
 }
 
 /// What containers are started with, whatever their job.

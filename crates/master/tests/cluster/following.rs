@@ -5,13 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use ardea_control::{
-    BROUGHT, Command, EpochsConfig, EpochsRecord, JobDefinition, JobPhase, JobRef, LeftState,
+    BROUGHT, Command, EpochsConfig, EpochsRecord, JobDefinition, JobPhase, JobRef, Left, LeftState,
     Needed, Successor, Upgrade, UpgradeEnd, UpgradeOrder,
 };
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_master::{
-    JobDesk, JobStore, Jobs, Left, MasterProcess, Snapshots, StoredJob, new_submission,
-};
+use ardea_master::{JobDesk, JobStore, Jobs, MasterProcess, Snapshots, StoredJob, new_submission};
 
 use crate::rig::{Rig, leads, until, until_told};
 
