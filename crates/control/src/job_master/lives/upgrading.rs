@@ -21,6 +21,10 @@ impl JobMaster {
         order: UpgradeOrder,
     ) -> Result<bool, Refused> {
         let wanted = &order.next.definition.job;
+        // Asked again, as no answer came, when it has followed already.
+        if *wanted == self.job {
+            return Ok(false);
+        }
         let is_known = match &record.upgrade {
             Some(Upgrade::Leaving(known) | Upgrade::Left(known, _)) => {
                 known.next.definition.job == *wanted

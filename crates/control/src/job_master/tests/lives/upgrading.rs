@@ -242,6 +242,17 @@ fn who_asks_again_for_a_program_that_did_not_come_up_does_not_begin_it_again() {
 }
 
 #[test]
+fn who_asks_again_for_a_program_that_has_followed_does_not_have_it_follow_itself() {
+    for over in [None, Some(Upgrade::Over(UpgradeEnd::Upgraded { from: 6 }))] {
+        let mut desk = over.clone().map_or_else(living, with);
+        assert_eq!(desk.command(order_of(job().submission)), Some(Ok(())));
+        desk.wait(Duration::from_secs(1));
+        assert_eq!(desk.upgrade(), over);
+        assert!(!desk.finished);
+    }
+}
+
+#[test]
 fn a_master_that_can_write_nothing_does_not_judge_what_the_one_before_has_seen_come_up() {
     let mut desk = proving();
     desk.refuses = true;
