@@ -26,6 +26,8 @@ pub struct Cluster {
     containers: BTreeMap<ContainerId, Container>,
     wanted: BTreeSet<ContainerId>,
     last: Order,
+    /// The last order of each submission that another has followed.
+    past: BTreeMap<u64, Order>,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +47,37 @@ impl Cluster {
             containers: BTreeMap::new(),
             wanted: BTreeSet::new(),
             last: Order::default(),
+            past: BTreeMap::new(),
+        }
+    }
+
+    /// Another submission has followed that one: what is asked for from now on is its own.
+    pub fn followed(&mut self, before: u64) {
+        self.past.insert(before, self.last);
+        self.last = Order::default();
+        self.wanted.clear();
+        for container in self.containers.values_mut() {
+            container.last = Order::default();
+        }
+    }
+
+    /// Carries out a call for a submission that another has followed: nothing of it runs, and whatever was asked before that was so comes too late.
+    ///
+    /// # Errors
+    ///
+    /// When somebody wants something of it to run after that.
+    pub fn call_of_past(
+        &self,
+        of: u64,
+        order: Order,
+        call: &SchedulerCall,
+    ) -> Result<SchedulerAnswer, String> {
+        let is_new = self.past.get(&of).is_none_or(|last| order > *last);
+        match call {
+            SchedulerCall::Have(_) | SchedulerCall::Restart(_) if is_new => Err(format!(
+                "{call:?} is wanted for submission {of:x}, which was followed"
+            )),
+            _ => Ok(SchedulerAnswer::Done),
         }
     }
 

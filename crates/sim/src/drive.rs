@@ -18,8 +18,20 @@ impl World {
         match (to, message) {
             (Node::Store, message) => self.at_store(message),
             (Node::Scheduler, Message::Call(master, order, call)) => {
-                let (answer, deeds) = self.cluster.call(order, call);
-                self.do_deeds(deeds);
+                let answer = match self.is_of_job(master) {
+                    true => {
+                        let (answer, deeds) = self.cluster.call(order, call);
+                        self.do_deeds(deeds);
+                        answer
+                    }
+                    false => {
+                        let of = self.led_by(master);
+                        match self.cluster.call_of_past(of, order, &call) {
+                            Ok(answer) => answer,
+                            Err(broken) => return self.watch.broken(broken),
+                        }
+                    }
+                };
                 let answer = Message::Answer(order, answer);
                 self.send(Node::Scheduler, Node::Master(master), answer);
             }
@@ -43,7 +55,7 @@ impl World {
             Message::Lease(master, id, request) => {
                 let reply = match down {
                     true => StoreReply::Unavailable,
-                    false => self.shelf.lease(request),
+                    false => self.shelf.lease(self.led_by(master), request),
                 };
                 (Node::Master(master), Message::LeaseReply(id, reply))
             }
@@ -51,7 +63,7 @@ impl World {
                 self.check_write(&request);
                 let reply = match down {
                     true => StoreReply::Unavailable,
-                    false => match self.store_record(request) {
+                    false => match self.store_record(self.led_by(master), request) {
                         Ok(reply) => reply,
                         Err(broken) => return self.watch.broken(broken),
                     },
@@ -61,16 +73,17 @@ impl World {
             Message::Epochs(master, id, request) => {
                 let reply = match down {
                     true => StoreReply::Unavailable,
-                    false => self.store_epochs(request),
+                    false => self.store_epochs(self.led_by(master), request),
                 };
                 (Node::Master(master), Message::EpochsReply(id, reply))
             }
             Message::LookUp(worker) if !down => {
-                let found = self.shelf.look_up();
+                let own = self.workers.get(&worker).map(|process| process.of);
+                let found = self.shelf.look_up(own.unwrap_or(self.job.submission));
                 (Node::Worker(worker), Message::LookedUp(found))
             }
             Message::DropLease(master) if !down => {
-                self.shelf.drop_lease();
+                self.shelf.drop_lease(self.led_by(master));
                 (Node::Master(master), Message::LeaseDropped)
             }
             _ => return,
@@ -80,26 +93,42 @@ impl World {
 
     fn store_record(
         &mut self,
+        of: u64,
         request: StoreRequest<Arc<JobRecord>>,
     ) -> Result<StoreReply<Arc<JobRecord>>, String> {
+        let stored = |world: &World| {
+            let stored = world.shelf.record.value.as_ref();
+            stored.map(|(record, _)| Arc::clone(record))
+        };
+        let before = stored(self);
+        if let (StoreRequest::Delete { expected }, Some(before)) = (&request, &before)
+            && before.job.submission == of
+            && let Some(reply) = self.follows(before, *expected)
+        {
+            return Ok(reply);
+        }
         let reply = self.shelf.record(request)?;
-        if let (StoreReply::Written(_), Some((record, _))) = (&reply, &self.shelf.record.value) {
-            let record = Arc::clone(record);
+        if let (StoreReply::Written(_), Some(record)) = (&reply, stored(self)) {
             self.note_plans(&record);
+            self.check_upgrade(before.as_deref(), &record);
         }
         Ok(reply)
     }
 
     fn store_epochs(
         &mut self,
+        of: u64,
         request: StoreRequest<Arc<EpochsRecord>>,
     ) -> StoreReply<Arc<EpochsRecord>> {
-        let stored = |world: &World| {
-            let stored = world.shelf.epochs.value.as_ref();
-            stored.map(|(record, _)| Arc::clone(record))
-        };
+        let stored = |world: &World| world.shelf.epochs_of(of).map(Arc::clone);
         let before = stored(self);
-        let reply = self.shelf.epochs(request);
+        if before.is_none()
+            && matches!(request, StoreRequest::Read)
+            && let Some(reply) = self.brings(of)
+        {
+            return reply;
+        }
+        let reply = self.shelf.epochs(of, request);
         if let (StoreReply::Written(_), Some(record)) = (&reply, stored(self)) {
             self.check_epochs(before.as_deref(), &record);
         }
@@ -207,7 +236,7 @@ impl World {
                 ..
             }) => {
                 let after = self.random.time(Duration::ZERO, Duration::from_secs(1));
-                let sweep = Event::Sweep(epochs, below, generation);
+                let sweep = Event::Sweep(self.led_by(id), epochs, below, generation);
                 self.timeline.plan(self.now + after, sweep);
             }
             MasterAction::Scheduler(order, call) => {
@@ -251,6 +280,7 @@ impl World {
         let who = Credentials::of(&self.job);
         let endpoint = format!("{}:{id}", host.0);
         let process = WorkerProcess {
+            of: self.job.submission,
             agent: WorkerAgent::new(id, who, endpoint, AgentConfig::default()),
             clock: SkewedClock::new(self.now, &mut self.random, 10),
             host,
@@ -423,7 +453,7 @@ impl World {
         }
         let deeds = self.cluster.ended(id);
         self.do_deeds(deeds);
-        let masters: Vec<_> = self.acting_masters().collect();
+        let masters: Vec<_> = self.leaders(worker.of).collect();
         for master in masters {
             let to = Node::Master(master);
             if self.network.connects(Host(1), worker.host) {
@@ -447,12 +477,17 @@ impl World {
         }
     }
 
-    /// The processes that take themselves for the master.
+    /// The processes that take themselves for the job's master.
     pub(crate) fn acting_masters(&self) -> impl Iterator<Item = u32> + '_ {
-        self.masters.iter().filter_map(|(id, master)| {
+        self.leaders(self.job.submission)
+    }
+
+    /// The processes that take themselves for the master of a submission.
+    pub(crate) fn leaders(&self, of: u64) -> impl Iterator<Item = u32> + '_ {
+        self.masters.iter().filter_map(move |(id, master)| {
             let now = master.clock.read(self.now);
             let acts = !master.leaving && master.candidate.mastership(now).is_some();
-            acts.then_some(*id)
+            (acts && self.led_by(*id) == of).then_some(*id)
         })
     }
 }

@@ -247,9 +247,8 @@ impl World {
 
     fn have_vault(&mut self, is_damaged: Option<bool>, is_full: Option<bool>) {
         if let Some(lives) = &mut self.lives {
-            let vault = &mut lives.vault;
-            vault.is_damaged = is_damaged.unwrap_or(vault.is_damaged);
-            vault.is_full = is_full.unwrap_or(vault.is_full);
+            lives.is_damaged = is_damaged.unwrap_or(lives.is_damaged);
+            lives.is_full = is_full.unwrap_or(lives.is_full);
         }
     }
 

@@ -8,7 +8,7 @@
 //! * [`run_start`]: what it takes to plan and start a large job;
 //! * [`run_flow`]: the flow control of `ardea-exchange` over a connection that breaks;
 //! * [`run_epochs`]: the epochs of a job through faults, down to what its sinks publish;
-//! * [`run_lives`]: a job with a guarantee on a cluster, through faults and updates, down to single records;
+//! * [`run_lives`]: a job with a guarantee on a cluster, through faults, updates and upgrades, down to single records;
 //! * [`run_grid`]: the members of a grid through faults, down to single operations;
 //! * [`World`]: what happens; the program `ardea-sim` runs many seeds.
 //!
@@ -21,13 +21,15 @@
 //!
 //! * Of a job with a guarantee: in each life a container has one worker, and all follow one plan; no record is lost or doubled on any way; each
 //!   snapshot is one cut through the whole dataflow; nothing is published that is not committed.
+//! * When a job's program is followed by another: nothing of the one before is started any more; the next begins with exactly the state that it has
+//!   left, and nothing behind that is published by the one that gave way, neither before nor after. Each step follows from the one before.
 //! * Of a grid: no two members serve one partition; what is acknowledged is lost only with more copies than there are backups; what is seen of a key
 //!   can be explained by one operation after the other.
 //!
 //! And within two minutes after the last fault: the job runs as its user wants, each instance in exactly one worker, the one of its container,
 //! none of them on a host that is drained if there is room elsewhere, every worker routes by the newest plan and knows where all others are,
 //! and no other process is left; or the job was killed or has finished, and nothing is left at all. One with a guarantee commits epochs again,
-//! and all that is committed is published.
+//! and all that is committed is published. No upgrade is under way: the program is the new one, or the one before has come back.
 //!
 //! # Example
 //!
@@ -48,6 +50,7 @@ mod drains;
 mod drive;
 mod faults;
 mod stopwatch;
+mod upgrades;
 mod user;
 mod watch;
 mod world;

@@ -6,26 +6,33 @@
 //! through the whole dataflow, and a result that is published too early are found where they happen.
 //!
 //! * `instance`: one instance; `part`: a worker's part of a life; `vault`: what outlives workers;
-//! * `flow`: records and cuts on their way; `oversight`: what must hold of lives, and what is missing.
+//! * `published`: what sinks have shown, whichever program they belong to;
+//! * `flow`: records and cuts on their way; `oversight`: what must hold of lives, and what is missing;
+//! * `succession`: what must hold when the job's program is followed by another.
 
 mod flow;
 mod instance;
 mod oversight;
 mod part;
+mod published;
+mod succession;
 mod vault;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{EpochsConfig, Generation, PlanVersion, WorkerId};
+use ardea_control::{EpochsConfig, Generation, LeftState, PlanVersion, WorkerId};
 use ardea_core::Epoch;
 use ardea_packing::{ContainerId, PackingPlan};
 
 pub(crate) use flow::Freight;
 pub(crate) use part::{Cut, Part};
+pub(crate) use succession::Nature;
 
 use crate::random::Random;
+use instance::Counts;
+use published::Published;
 use vault::Vault;
 
 /// A job with a guarantee.
@@ -61,7 +68,33 @@ impl Survival {
 #[derive(Debug)]
 pub(crate) struct Lives {
     pub(crate) survival: Survival,
+    /// By submission: the job, and those that it has followed.
+    programs: BTreeMap<u64, Program>,
+    published: Published,
+    /// Nothing of snapshots can be read at the moment.
+    pub(crate) is_damaged: bool,
+    /// Nothing of them can be written at the moment.
+    pub(crate) is_full: bool,
+    /// Until when the job may be befallen by something.
+    pub(crate) befallen_until: Duration,
+    /// What was committed when all was mended.
+    mended_with: Option<Epoch>,
+    pub(crate) report: LivesReport,
+}
+
+/// What is known of one submission.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
     pub(crate) vault: Vault,
+    pub(crate) nature: Nature,
+    /// The submission whose state it begins with, and which that is.
+    begins: Option<(u64, LeftState)>,
+    /// When nobody has patience any more, of a slow one that has to come up.
+    judged_at: Option<Duration>,
+    /// Which state it has left to one that follows.
+    left: Option<Option<LeftState>>,
+    /// How far that one goes on from: nothing behind that is published here any more.
+    bound: Option<Counts>,
     /// The plans that were ever stored.
     plans: BTreeMap<PlanVersion, Arc<PackingPlan>>,
     /// By which plan each life runs that was ever recorded.
@@ -75,9 +108,6 @@ pub(crate) struct Lives {
     /// Which containers have begun a life, and what has come for those that had not: streams begin when their receivers are there.
     begun: BTreeSet<(Generation, ContainerId)>,
     unreceived: Vec<Freight>,
-    /// What was committed when all was mended.
-    mended_with: Option<Epoch>,
-    pub(crate) report: LivesReport,
 }
 
 /// What came of a run of [`run_lives`](crate::run_lives) that went well, or of many.
@@ -105,6 +135,10 @@ pub struct LivesReport {
     pub results: u64,
     /// How many jobs came to their end, or were stopped.
     pub finished: u64,
+    /// How often another program has followed, and committed an epoch.
+    pub upgraded: u64,
+    /// How often the program before came back, as the new one did not come up.
+    pub rolled_back: u64,
 }
 
 impl LivesReport {
@@ -121,6 +155,8 @@ impl LivesReport {
         self.taken_back += other.taken_back;
         self.results += other.results;
         self.finished += other.finished;
+        self.upgraded += other.upgraded;
+        self.rolled_back += other.rolled_back;
     }
 }
 
@@ -128,16 +164,24 @@ impl Lives {
     pub(crate) fn new(survival: Survival) -> Self {
         Lives {
             survival,
-            vault: Vault::default(),
-            plans: BTreeMap::new(),
-            arranged: BTreeMap::new(),
-            told: BTreeMap::new(),
-            broken_ways: BTreeSet::new(),
-            in_order: BTreeMap::new(),
-            begun: BTreeSet::new(),
-            unreceived: Vec::new(),
+            programs: BTreeMap::new(),
+            published: Published::default(),
+            is_damaged: false,
+            is_full: false,
+            befallen_until: Duration::ZERO,
             mended_with: None,
             report: LivesReport::default(),
         }
+    }
+
+    /// What a submission's program is like.
+    pub(crate) fn nature(&self, of: u64) -> Nature {
+        let program = self.programs.get(&of);
+        program.map_or(Nature::Good, |program| program.nature)
+    }
+
+    /// What is known of a submission.
+    pub(crate) fn program(&mut self, of: u64) -> &mut Program {
+        self.programs.entry(of).or_default()
     }
 }

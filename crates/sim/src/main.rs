@@ -55,7 +55,7 @@ struct Arguments {
     /// Runs the epochs of small jobs through faults.
     #[arg(long)]
     epochs: bool,
-    /// Runs small jobs with a guarantee on a cluster through faults and updates.
+    /// Runs small jobs with a guarantee on a cluster through faults, updates and upgrades.
     #[arg(long)]
     lives: bool,
     /// Runs the members of small grids through faults.
@@ -182,7 +182,7 @@ fn lives(arguments: &Arguments, run: RunLives, which: &str) -> ExitCode {
     say!(
         "{count} seeds from {first}: all well, {} steps; {} epochs committed; {} lives, {} of them by another plan; {} instances went \
          on with their memory; {} lives gone on with by another master; safe mode {} times; {} plans taken back; {} records published; \
-         {} jobs ended",
+         {} jobs ended; {} upgraded, {} rolled back",
         total.steps,
         total.committed,
         total.lives,
@@ -193,6 +193,8 @@ fn lives(arguments: &Arguments, run: RunLives, which: &str) -> ExitCode {
         total.taken_back,
         total.results,
         total.finished,
+        total.upgraded,
+        total.rolled_back,
     );
     ExitCode::SUCCESS
 }

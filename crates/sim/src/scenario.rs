@@ -71,7 +71,7 @@ pub fn run_faults(seed: u64) -> Result<Success, Box<Failure>> {
 }
 
 /// Runs a small job with a guarantee through faults of the seed's choice, down to single records; some of its jobs come to their end by
-/// themselves, some are stopped or killed.
+/// themselves, some are stopped or killed; in three of ten the program is followed by another, once or several times.
 ///
 /// # Errors
 ///

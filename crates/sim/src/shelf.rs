@@ -1,5 +1,6 @@
-//! The simulated state manager: the values of one job, which are its lease, its record, and that of its epochs.
+//! The simulated state manager: the record of one job, and of each submission that it had a lease and a record of epochs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ardea_control::{
@@ -10,16 +11,23 @@ use ardea_control::{
 /// The simulated state manager.
 #[derive(Debug, Default)]
 pub struct Shelf {
-    /// Who is master.
-    pub lease: Slot<LeaseRecord>,
     /// What is stored of the job.
     pub record: Slot<Arc<JobRecord>>,
-    /// What is stored of its epochs.
-    pub epochs: Slot<Arc<EpochsRecord>>,
+    /// What is named for a submission, of those that have anything.
+    papers: BTreeMap<u64, Papers>,
     /// Whether it doesn't answer.
     pub down: bool,
     /// The master that has written the record last.
     writer: MasterEpoch,
+}
+
+/// What is named for a submission.
+#[derive(Debug, Default)]
+struct Papers {
+    /// Who is master.
+    lease: Slot<LeaseRecord>,
+    /// What is stored of its epochs.
+    epochs: Slot<Arc<EpochsRecord>>,
 }
 
 /// One value with its version.
@@ -61,11 +69,42 @@ impl<T: Clone> Slot<T> {
 }
 
 impl Shelf {
-    /// What is asked of the lease.
-    pub fn lease(&mut self, request: StoreRequest<LeaseRecord>) -> StoreReply<LeaseRecord> {
-        match (&request, &self.record.value) {
-            (StoreRequest::Write { .. }, None) => StoreReply::JobGone,
-            _ => self.lease.carry_out(request),
+    /// Whether that submission is the job.
+    pub fn is_there(&self, of: u64) -> bool {
+        let record = self.record.value.as_ref();
+        record.is_some_and(|(record, _)| record.job.submission == of)
+    }
+
+    /// Who leads a submission, or did last.
+    pub fn leader(&self, of: u64) -> Option<&LeaseRecord> {
+        let (lease, _) = self.papers.get(&of)?.lease.value.as_ref()?;
+        Some(lease)
+    }
+
+    /// What is stored of the epochs of a submission.
+    pub fn epochs_of(&self, of: u64) -> Option<&Arc<EpochsRecord>> {
+        let (record, _) = self.papers.get(&of)?.epochs.value.as_ref()?;
+        Some(record)
+    }
+
+    /// Whether nothing is written of a submission that is gone. If another has followed, whoever had something there finds that out when it has
+    /// written the next: only who writes the first looks at the job.
+    fn is_gone<T>(&self, of: u64, request: &StoreRequest<T>) -> bool {
+        let StoreRequest::Write { expected, .. } = request else {
+            return false;
+        };
+        !self.is_there(of) && (expected.is_none() || self.record.value.is_none())
+    }
+
+    /// What is asked of the lease of a submission.
+    pub fn lease(
+        &mut self,
+        of: u64,
+        request: StoreRequest<LeaseRecord>,
+    ) -> StoreReply<LeaseRecord> {
+        match self.is_gone(of, &request) {
+            true => StoreReply::JobGone,
+            false => self.papers.entry(of).or_default().lease.carry_out(request),
         }
     }
 
@@ -92,32 +131,51 @@ impl Shelf {
         Ok(reply)
     }
 
-    /// What is asked of the record of epochs.
+    /// Puts another job into the place of the one that is there, in one write. That has no lease and no epochs yet, and no master has written.
+    pub fn replace(
+        &mut self,
+        next: Arc<JobRecord>,
+        expected: StoreVersion,
+    ) -> StoreReply<Arc<JobRecord>> {
+        let write = StoreRequest::Write {
+            value: next,
+            expected: Some(expected),
+        };
+        match self.record.carry_out(write) {
+            StoreReply::Written(_) => {
+                self.writer = MasterEpoch::default();
+                StoreReply::Deleted
+            }
+            other => other,
+        }
+    }
+
+    /// What is asked of the record of epochs of a submission.
     pub fn epochs(
         &mut self,
+        of: u64,
         request: StoreRequest<Arc<EpochsRecord>>,
     ) -> StoreReply<Arc<EpochsRecord>> {
-        match (&request, &self.record.value) {
-            (StoreRequest::Write { .. }, None) => StoreReply::JobGone,
-            _ => self.epochs.carry_out(request),
+        match self.is_gone(of, &request) {
+            true => StoreReply::JobGone,
+            false => self.papers.entry(of).or_default().epochs.carry_out(request),
         }
     }
 
-    /// Removes what is left of a job that is gone.
-    pub fn drop_lease(&mut self) {
-        if self.record.value.is_none() {
-            self.epochs.value = None;
-            self.lease.value = None;
+    /// Removes what is left of a submission that is gone.
+    pub fn drop_lease(&mut self, of: u64) {
+        if !self.is_there(of) {
+            self.papers.remove(&of);
         }
     }
 
-    /// What a worker is told that looks for its master.
-    pub fn look_up(&self) -> Lookup {
-        if self.record.value.is_none() {
+    /// What a worker of a submission is told that looks for its master.
+    pub fn look_up(&self, of: u64) -> Lookup {
+        if !self.is_there(of) {
             return Lookup::JobGone;
         }
-        match &self.lease.value {
-            Some((lease, _)) if !lease.resigned => Lookup::Master {
+        match self.leader(of) {
+            Some(lease) if !lease.resigned => Lookup::Master {
                 address: lease.address.clone(),
                 epoch: lease.epoch,
             },

@@ -8,6 +8,7 @@ use ardea_control::{Command, CommandId, EpochsCommand, Refused};
 use crate::faults::Fault;
 use crate::network::Node;
 use crate::random::Random;
+use crate::upgrades;
 use crate::world::{Event, Message, TICK, World};
 
 /// The person who sends commands.
@@ -94,6 +95,9 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) 
         let at = rescales.time(Duration::ZERO, until);
         plans.push((at, Command::Rescale(containers)));
     }
+    if world.lives.is_some() {
+        upgrades::plan(world, &mut plans, drawn.rotate_left(32), until);
+    }
     if kills {
         plans.push((random.time(Duration::ZERO, until), Command::Kill));
     }
@@ -110,7 +114,8 @@ impl World {
         let user = &mut self.user;
         let killed = match &self.shelf.record.value {
             None => true,
-            Some((record, _)) => record.is_ending(),
+            // One that gives way goes on as another.
+            Some((record, _)) => record.is_ending() && !record.gives_way(),
         };
         if killed {
             user.plans.clear();
@@ -133,8 +138,8 @@ impl World {
         {
             user.send_at = self.now + PATIENCE;
             let message = Message::Command(*id, command.clone());
-            let lease = self.shelf.lease.value.as_ref();
-            if let Some(master) = lease.and_then(|(lease, _)| lease.address.parse().ok()) {
+            let lease = self.shelf.leader(self.job.submission);
+            if let Some(master) = lease.and_then(|lease| lease.address.parse().ok()) {
                 self.send(Node::User, Node::Master(master), message);
             }
         }

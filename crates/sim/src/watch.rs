@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ardea_control::{
     Assignment, Change, Departure, Intent, JobPhase, JobRecord, Note, Run, StoreRequest, ToWorker,
-    WorkerId,
+    Upgrade, WorkerId,
 };
 use ardea_packing::InstanceId;
 
@@ -87,10 +87,13 @@ impl Watch {
 }
 
 impl World {
-    /// What has to hold at any time: nothing that was found broken, and one master at most.
+    /// What has to hold at any time: nothing that was found broken, and one master of a submission at most.
     pub(crate) fn check_step(&mut self) -> Result<(), String> {
-        if !self.config.wild_clocks && self.acting_masters().nth(1).is_some() {
-            let acting: Vec<_> = self.acting_masters().collect();
+        let is_led_twice = |id: &u32| self.leaders(self.led_by(*id)).nth(1).is_some();
+        if !self.config.wild_clocks
+            && let Some(id) = self.masters.keys().copied().find(is_led_twice)
+        {
+            let acting: Vec<_> = self.leaders(self.led_by(id)).collect();
             self.watch
                 .broken(format!("processes {acting:?} all are master"));
         }
@@ -104,7 +107,7 @@ impl World {
     pub(crate) fn check_assignment(&mut self, id: u32, to: WorkerId, assignment: &Assignment) {
         if self.lives.is_some() {
             // What runs of an earlier life does not matter: nothing of that counts.
-            return self.check_life(to, assignment);
+            return self.check_life(self.led_by(id), to, assignment);
         }
         let Some(process) = self.masters.get_mut(&id) else {
             return;
@@ -175,6 +178,10 @@ impl World {
             return;
         };
         let stored = self.shelf.record.value.as_ref();
+        // Of a job that another has followed nothing is written any more.
+        if stored.is_some_and(|(stored, _)| stored.job != value.job) {
+            return;
+        }
         let stored = stored.filter(|(stored, _)| stored.epoch <= value.epoch);
         if !value.finished {
             if stored.is_some_and(|(stored, _)| stored.finished && stored.epoch < value.epoch) {
@@ -184,7 +191,7 @@ impl World {
             return;
         }
         if self.lives.is_some() {
-            return self.check_finished_lives();
+            return self.check_finished_lives(value);
         }
         let containers = value.plan.iter().flat_map(|plan| plan.containers());
         let mut instances = containers.flat_map(|container| &container.instances);
@@ -197,6 +204,9 @@ impl World {
 
     /// Nobody ends without need: because the job is over, or another process has its place.
     pub(crate) fn check_departure(&mut self, id: WorkerId, why: &Departure) {
+        if !self.is_of_present(id) {
+            return; // another job has followed its own
+        }
         let record = self.shelf.record.value.as_ref().map(|(record, _)| record);
         let over = record.is_none_or(|record| record.is_ending());
         let plan = record.and_then(|record| record.plan.as_ref());
@@ -223,6 +233,9 @@ impl World {
             }
             worker.routes = routes;
         }
+        if !self.is_of_present(id) {
+            return;
+        }
         let record = self.shelf.record.value.as_ref().map(|(record, _)| record);
         let plan = record.and_then(|record| record.plan.as_ref());
         let stays = plan.and_then(|plan| plan.container(id.container));
@@ -242,6 +255,13 @@ impl World {
         match &self.shelf.record.value {
             None => self.missing_until_gone(),
             Some((record, _)) if record.is_ending() => Some("the job is being removed".to_string()),
+            Some((record, _)) if record.upgrade.as_ref().is_some_and(Upgrade::is_under_way) => {
+                let upgrade = record.upgrade.as_ref().map(Upgrade::word);
+                Some(format!("the job is being upgraded: {upgrade:?}"))
+            }
+            Some(_) if !self.masters.keys().all(|id| self.is_of_job(*id)) => {
+                Some("masters of a program that was followed are there".to_string())
+            }
             Some((record, _)) if self.comes_to_an_end() && record.intent == Intent::Run => {
                 Some(format!("the job has not finished: {}", self.standing()))
             }
@@ -258,6 +278,12 @@ impl World {
                 of_lives.or_else(|| self.missing_of_drains())
             }
         }
+    }
+
+    /// Whether a worker is one of the job's, and not of one that it has followed.
+    fn is_of_present(&self, id: WorkerId) -> bool {
+        let worker = self.workers.get(&id);
+        worker.is_some_and(|worker| worker.of == self.job.submission)
     }
 
     fn comes_to_an_end(&self) -> bool {
@@ -289,11 +315,11 @@ impl World {
         if !self.masters.is_empty() {
             return Some("masters of a killed job are there".to_string());
         }
-        if self.shelf.epochs.value.is_some() {
+        if self.shelf.epochs_of(self.job.submission).is_some() {
             return Some("the record of a killed job's epochs is there".to_string());
         }
-        let lease = self.shelf.lease.value.as_ref();
-        lease.map(|(lease, _)| format!("a killed job has {lease:?}"))
+        let lease = self.shelf.leader(self.job.submission);
+        lease.map(|lease| format!("a killed job has {lease:?}"))
     }
 
     fn missing_until_steady(&self) -> Option<String> {
@@ -317,7 +343,8 @@ impl World {
         };
         for (worker, container) in self.workers.values().zip(plan.containers()) {
             let id = worker.agent.id();
-            if id.container != container.id || !self.cluster.is_current(id) {
+            let is_placed = id.container == container.id && self.cluster.is_current(id);
+            if !is_placed || !self.is_of_present(id) {
                 return Some(format!(
                     "worker {id} is not the one of container {}",
                     container.id

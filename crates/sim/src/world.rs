@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_control::{
-    Candidate, Change, Command, CommandId, Displaced, EpochsRecord, Generation, JobRecord, JobRef,
-    LeaseConfig, LeaseRecord, Lookup, MasterConfig, MasterEpoch, Order, PlanVersion, Refused,
-    RequestId, SchedulerAnswer, SchedulerCall, SchedulerTraits, StoreReply, StoreRequest, ToMaster,
-    ToWorker, WorkerAgent, WorkerId,
+    Candidate, Change, Command, CommandId, Displaced, EpochsRecord, Generation, JobDefinition,
+    JobRecord, JobRef, LeaseConfig, LeaseRecord, Lookup, MasterConfig, MasterEpoch, Order,
+    PlanVersion, Refused, RequestId, SchedulerAnswer, SchedulerCall, SchedulerTraits, StoreReply,
+    StoreRequest, ToMaster, ToWorker, WorkerAgent, WorkerId,
 };
 use ardea_core::Epoch;
 use ardea_packing::{ContainerId, InstanceId, JobDemand, PackingConfig, ResourceManager};
@@ -21,6 +21,7 @@ use crate::random::Random;
 use crate::shelf::Shelf;
 use crate::stopwatch::Stopwatch;
 use crate::timeline::Timeline;
+use crate::upgrades;
 use crate::user::User;
 use crate::watch::Watch;
 
@@ -80,8 +81,8 @@ pub(crate) enum Event {
     Show(WorkerId, Generation, Epoch),
     /// The scheduler says which containers are to leave their hosts.
     SayDisplaced,
-    /// Snapshots are dropped that are not needed.
-    Sweep(Vec<Epoch>, Epoch, Generation),
+    /// Snapshots of a submission are dropped that are not needed.
+    Sweep(u64, Vec<Epoch>, Epoch, Generation),
 }
 
 /// What processes say to each other.
@@ -148,6 +149,8 @@ pub(crate) struct MasterProcess {
 /// A worker's process.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
+    /// The submission that it was started for.
+    pub(crate) of: u64,
     pub(crate) agent: WorkerAgent,
     pub(crate) clock: SkewedClock,
     pub(crate) host: Host,
@@ -171,7 +174,10 @@ pub(crate) struct WorkerProcess {
 /// The simulated world.
 pub struct World {
     pub(crate) config: WorldConfig,
+    /// The job, or the one that has followed it last.
     pub(crate) job: JobRef,
+    /// What was submitted of it.
+    pub(crate) definition: JobDefinition,
     pub(crate) random: Random,
     pub(crate) now: Duration,
     pub(crate) timeline: Timeline<Event>,
@@ -180,6 +186,8 @@ pub struct World {
     pub(crate) cluster: Cluster,
     pub(crate) masters: BTreeMap<u32, MasterProcess>,
     pub(crate) masters_started: u32,
+    /// The submission that each was started for: what one has sent that has ended may still be under way.
+    pub(crate) led: BTreeMap<u32, u64>,
     pub(crate) workers: BTreeMap<WorkerId, WorkerProcess>,
     /// Processes that are to be stopped when their host can be reached.
     pub(crate) leftovers: BTreeSet<WorkerId>,
@@ -214,6 +222,7 @@ impl World {
         }
         let mut world = World {
             cluster: Cluster::new(config.stateful),
+            definition: upgrades::definition(&job),
             job,
             random,
             now: Duration::ZERO,
@@ -222,6 +231,7 @@ impl World {
             shelf,
             masters: BTreeMap::new(),
             masters_started: 0,
+            led: BTreeMap::new(),
             workers: BTreeMap::new(),
             leftovers: BTreeSet::new(),
             drained: BTreeSet::new(),
@@ -277,16 +287,22 @@ impl World {
             }
             Event::Applied(worker, order) => self.applied(worker, order),
             Event::Start(worker) => self.start_worker(worker),
-            Event::StartMaster => self.start_master(),
+            Event::StartMaster => {
+                // On hosts that have none: another job may have followed meanwhile, and have got its own.
+                let there = self.masters.keys().filter(|id| self.is_of_job(**id));
+                if there.count() < self.config.masters as usize {
+                    self.start_master();
+                }
+            }
             Event::Fault(fault) => self.befall(fault),
             Event::GiveUp(worker) => self.give_up(worker),
             Event::Arrive(freight) => self.arrives(freight),
             Event::Save(worker, generation, cut) => self.saves(worker, generation, cut),
             Event::Show(worker, generation, epoch) => self.shows(worker, generation, epoch),
             Event::SayDisplaced => self.say_displaced(),
-            Event::Sweep(epochs, below, present) => {
+            Event::Sweep(of, epochs, below, present) => {
                 if let Some(lives) = &mut self.lives {
-                    lives.vault.keep(&epochs, below, present.0);
+                    lives.program(of).vault.keep(&epochs, below, present.0);
                 }
             }
         }
@@ -301,6 +317,16 @@ impl World {
             Node::Master(id) => self.masters.contains_key(&id).then(|| self.master_host(id)),
             Node::Worker(id) => self.workers.get(&id).map(|worker| worker.host),
         }
+    }
+
+    /// The submission that a process was started to lead.
+    pub(crate) fn led_by(&self, master: u32) -> u64 {
+        self.led.get(&master).copied().unwrap_or_default()
+    }
+
+    /// Whether that is the job, and not one that it has followed.
+    pub(crate) fn is_of_job(&self, master: u32) -> bool {
+        self.led_by(master) == self.job.submission
     }
 
     pub(crate) fn master_host(&self, id: u32) -> Host {
@@ -344,6 +370,7 @@ impl World {
     fn start_master(&mut self) {
         let id = self.masters_started;
         self.masters_started += 1;
+        self.led.insert(id, self.job.submission);
         let name = format!("master-{id}");
         let config = MasterConfig {
             scheduler: SchedulerTraits {

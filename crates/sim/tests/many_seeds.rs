@@ -70,7 +70,7 @@ fn what_sinks_publish_is_what_the_committed_epochs_have_read_whatever_befalls_th
 }
 
 #[test]
-fn a_job_with_a_guarantee_loses_and_doubles_nothing_through_faults_and_updates() {
+fn a_job_with_a_guarantee_loses_and_doubles_nothing_through_faults_updates_and_upgrades() {
     let mut total = LivesReport::default();
     let seeds = seeds(1_000);
     let usual = seeds.end - seeds.start >= 1_000;
@@ -95,6 +95,8 @@ fn a_job_with_a_guarantee_loses_and_doubles_nothing_through_faults_and_updates()
         total.safe_modes,
         total.taken_back,
         total.finished,
+        total.upgraded,
+        total.rolled_back,
     ];
     assert!(
         !usual || happened.iter().all(|count| *count > 20),

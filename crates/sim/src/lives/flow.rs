@@ -10,6 +10,7 @@ use ardea_control::{
 use ardea_core::Epoch;
 use ardea_packing::{ContainerId, InstanceId};
 
+use super::Nature;
 use super::instance::{Counts, Effect, Item, PARTITIONS, Row, Which};
 use super::part::{Cut, Entries, Part};
 use super::vault::Of;
@@ -19,6 +20,8 @@ use crate::world::{Event, World};
 /// An item between two workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Freight {
+    /// The submission that both belong to.
+    of: u64,
     from: WorkerId,
     from_host: Host,
     generation: Generation,
@@ -53,11 +56,17 @@ impl World {
         change: &Change,
         former: Option<Part>,
     ) -> bool {
-        let (Some(life), Some(lives)) = (change.life, &mut self.lives) else {
+        let of = self.workers.get(&id).map(|worker| worker.of);
+        let (Some(life), Some(lives), Some(of)) = (change.life, &mut self.lives, of) else {
             return true;
         };
         let records = lives.survival.records;
-        if lives.vault.is_damaged && life.from.is_some() {
+        if lives.program(of).nature == Nature::Fails {
+            let why = LifeEnd::Failed("the new program panics".into());
+            self.lose_life(id, life.generation, why);
+            return false;
+        }
+        if lives.is_damaged && life.from.is_some() {
             // For some lives it is the place that does not answer.
             let why = match life.generation.0 % 2 {
                 0 => LifeEnd::Away("nobody answers".into()),
@@ -66,7 +75,7 @@ impl World {
             self.lose_life(id, life.generation, why);
             return false;
         }
-        let state = match lives.vault.restore(&life) {
+        let state = match lives.program(of).vault.restore(&life) {
             Ok(state) => state,
             Err(broken) => {
                 self.watch.broken(broken);
@@ -113,29 +122,33 @@ impl World {
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.part = Some(part);
         }
-        self.publish(&restored);
-        self.receives_from_now((life.generation, id.container));
+        self.publish(of, &restored);
+        self.receives_from_now(of, (life.generation, id.container));
         true
     }
 
     /// A container has begun a life: what the others had for it, who were faster, comes.
-    fn receives_from_now(&mut self, begun: (Generation, ContainerId)) {
+    fn receives_from_now(&mut self, of: u64, begun: (Generation, ContainerId)) {
         let Some(lives) = &mut self.lives else { return };
-        lives.begun.insert(begun);
-        let came = mem::take(&mut lives.unreceived).into_iter();
+        let program = lives.program(of);
+        program.begun.insert(begun);
+        let came = mem::take(&mut program.unreceived).into_iter();
         let (own, others) = came.partition(|it| (it.generation, it.container) == begun);
-        lives.unreceived = others;
+        program.unreceived = others;
         let own: Vec<Freight> = own;
         for freight in own {
             self.arrives(freight);
         }
     }
 
-    fn publish(&mut self, counts: &Counts) {
-        if let Some(lives) = &mut self.lives
-            && let Err(broken) = lives.vault.publish(counts)
-        {
-            self.watch.broken(broken);
+    fn publish(&mut self, of: u64, counts: &Counts) {
+        let Some(lives) = &mut self.lives else { return };
+        let program = lives.program(of);
+        let permitted = program.vault.permits(counts);
+        let permitted = permitted.and_then(|()| program.may_publish(counts));
+        match permitted {
+            Ok(()) => lives.published.add(counts),
+            Err(broken) => self.watch.broken(broken),
         }
     }
 
@@ -230,8 +243,9 @@ impl World {
             }
         }
         let complete = self.part(id, generation).map(Part::complete);
+        let late = self.lateness_of(id);
         for cut in complete.into_iter().flatten() {
-            self.later(2, 80, Event::Save(id, generation, cut));
+            self.later(2 + late, 80 + late, Event::Save(id, generation, cut));
         }
     }
 
@@ -244,8 +258,9 @@ impl World {
         item: Item,
     ) {
         let place = self.part(from, generation).and_then(|part| part.place(to));
-        let from_host = self.workers.get(&from).map(|worker| worker.host);
-        let (Some(container), Some(from_host)) = (place, from_host) else {
+        let sender = self.workers.get(&from);
+        let sender = sender.map(|worker| (worker.host, worker.of));
+        let (Some(container), Some((from_host, of))) = (place, sender) else {
             return self
                 .watch
                 .broken(format!("{to:?} is nowhere in life {generation}"));
@@ -256,9 +271,14 @@ impl World {
         let Some(lives) = &mut self.lives else {
             return;
         };
-        let last = lives.in_order.entry((from, container)).or_default();
+        let last = lives
+            .program(of)
+            .in_order
+            .entry((from, container))
+            .or_default();
         *last = (*last).max(self.now + after);
         let freight = Freight {
+            of,
             from,
             from_host,
             generation,
@@ -273,11 +293,14 @@ impl World {
     /// Something arrives at another worker, or does not.
     pub(crate) fn arrives(&mut self, freight: Freight) {
         let to = (freight.generation, freight.container);
-        if let Some(lives) = self.lives.as_mut().filter(|it| !it.begun.contains(&to)) {
-            lives.unreceived.push(freight);
+        let Some(lives) = &mut self.lives else { return };
+        let program = lives.program(freight.of);
+        if !program.begun.contains(&to) {
+            program.unreceived.push(freight);
             return;
         }
         let Freight {
+            of,
             from,
             from_host,
             generation,
@@ -287,13 +310,12 @@ impl World {
             item,
         } = freight;
         let way = (generation, from.container, container);
-        let lives = self.lives.as_ref();
-        if lives.is_none_or(|lives| lives.broken_ways.contains(&way)) {
+        if program.broken_ways.contains(&way) {
             return;
         }
         let receiver = self.workers.iter().find(|(id, worker)| {
             let part = worker.part.as_ref().map(|part| part.life.generation);
-            id.container == container && part == Some(generation)
+            id.container == container && worker.of == of && part == Some(generation)
         });
         let receiver = receiver.map(|(id, worker)| (*id, worker.host));
         match receiver {
@@ -308,9 +330,8 @@ impl World {
             }
             receiver => {
                 if let Some(lives) = &mut self.lives {
-                    lives.broken_ways.insert(way);
                     let back = (generation, container, from.container);
-                    lives.broken_ways.insert(back);
+                    lives.program(of).broken_ways.extend([way, back]);
                 }
                 self.loses(from, generation, container);
                 if let Some((id, _)) = receiver {
@@ -334,21 +355,24 @@ impl World {
         if self.part(id, generation).is_none() {
             return;
         }
-        let Some(lives) = &mut self.lives else {
+        let of = self.workers.get(&id).map(|worker| worker.of);
+        let is_mute = self.nature_of(id) == Nature::Mute;
+        let (Some(lives), Some(of)) = (&mut self.lives, of) else {
             return;
         };
-        let fails = lives.vault.is_full && self.random.per_mille(500);
+        let fails = is_mute || (lives.is_full && self.random.per_mille(500));
+        let vault = &mut lives.program(of).vault;
         let event = match cut {
             Cut::Of(epoch, _) if fails => {
                 EpochsAgentEvent::CannotSave(epoch, "the disk is full".to_string())
             }
             cut if fails => return self.later(50, 300, Event::Save(id, generation, cut)),
             Cut::Of(epoch, entries) => {
-                let receipt = lives.vault.save(Of::Epoch(epoch), entries);
+                let receipt = vault.save(Of::Epoch(epoch), entries);
                 EpochsAgentEvent::Saved(epoch, receipt)
             }
             Cut::Last(after, entries) => {
-                let receipt = lives.vault.save(Of::Last(generation.0), entries);
+                let receipt = vault.save(Of::Last(generation.0), entries);
                 EpochsAgentEvent::Ended { after, receipt }
             }
         };
@@ -361,7 +385,9 @@ impl World {
             return;
         };
         let counts = part.publish(epoch);
-        self.publish(&counts);
+        if let Some(of) = self.workers.get(&id).map(|worker| worker.of) {
+            self.publish(of, &counts);
+        }
         let visible = EpochsAgentEvent::Visible(epoch);
         self.worker_event(id, AgentEvent::Epochs(generation, visible));
     }

@@ -4,17 +4,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ardea_control::{
-    Assignment, Change, EpochsRecord, Intent, JobRecord, ParticipantId, Run, StopState, WorkerId,
+    Assignment, BROUGHT, Change, EpochsRecord, Intent, JobRecord, ParticipantId, Run, StopState,
+    Upgrade, WorkerId,
 };
+use ardea_core::Epoch;
 
 use super::LivesReport;
+use super::instance::Counts;
 use crate::world::World;
 
 impl World {
     /// What is stored of the job's epochs.
     pub(crate) fn epochs_record(&self) -> Option<&EpochsRecord> {
-        let stored = self.shelf.epochs.value.as_ref();
-        stored.map(|(record, _)| &**record)
+        let stored = self.shelf.epochs_of(self.job.submission);
+        stored.map(|record| &**record)
     }
 
     /// The job's record is stored: remembers its plans.
@@ -24,7 +27,8 @@ impl World {
             let previous = previous.map(|previous| (previous.version, Arc::clone(&previous.plan)));
             let plan = record.plan.as_ref();
             let plan = plan.map(|plan| (record.plan_version, Arc::clone(plan)));
-            lives.plans.extend(previous.into_iter().chain(plan));
+            let program = lives.program(record.job.submission);
+            program.plans.extend(previous.into_iter().chain(plan));
         }
     }
 
@@ -34,7 +38,8 @@ impl World {
         let Some(lives) = &mut self.lives else {
             return;
         };
-        let known = lives
+        let program = lives.program(record.job.submission);
+        let known = program
             .arranged
             .entry(record.generation)
             .or_insert(record.plan);
@@ -44,18 +49,19 @@ impl World {
         }
         // Those of the life that the newest snapshot was taken in, which may have been handed over with it.
         let newest = record.snapshots.last().map(|snapshot| snapshot.generation);
-        let plan = newest.and_then(|life| lives.plans.get(lives.arranged.get(&life)?));
+        let plan = newest.and_then(|life| program.plans.get(program.arranged.get(&life)?));
         let participants: Option<BTreeSet<_>> = plan.map(|plan| {
             let containers = plan.containers().iter();
             containers.map(|it| ParticipantId::of(it.id)).collect()
         });
-        let recorded = lives
+        let recorded = program
             .vault
             .recorded(record, participants.as_ref(), vertices);
         if let Err(broken) = recorded {
             return self.watch.broken(broken);
         }
-        let Some(before) = before else {
+        self.note_claim(before, record);
+        let Some((before, lives)) = before.zip(self.lives.as_mut()) else {
             return;
         };
         let goes_back = before.committed > record.committed
@@ -80,17 +86,18 @@ impl World {
     }
 
     /// In one life a container has one worker, and all are told the same of it.
-    pub(crate) fn check_life(&mut self, to: WorkerId, assignment: &Assignment) {
+    pub(crate) fn check_life(&mut self, of: u64, to: WorkerId, assignment: &Assignment) {
         let Some(lives) = &mut self.lives else {
             return;
         };
+        let program = lives.program(of);
         let Some(life) = assignment.life else {
             let broken = format!("worker {to} is told to run something that belongs to no life");
             return self.watch.broken(broken);
         };
         let place = (life.generation, to.container);
-        let is_news = !lives.told.contains_key(&place);
-        let known = *lives.told.entry(place).or_insert(to);
+        let is_news = !program.told.contains_key(&place);
+        let known = *program.told.entry(place).or_insert(to);
         if is_news {
             let what = format!("life {} is told to {to}", life.generation);
             self.watch.say(self.now, what);
@@ -99,7 +106,7 @@ impl World {
             let broken = format!("life {} is told to {to} after {known}", life.generation);
             return self.watch.broken(broken);
         }
-        let plan = lives.arranged.get(&life.generation).copied();
+        let plan = program.arranged.get(&life.generation).copied();
         if plan != Some(assignment.routes) {
             let (routes, generation) = (assignment.routes, life.generation);
             let broken = format!("life {generation} of {plan:?} is told to {to} by {routes:?}");
@@ -117,25 +124,30 @@ impl World {
     }
 
     /// A job has finished when all that its sources have is published, or what its last epoch has read.
-    pub(crate) fn check_finished_lives(&mut self) {
+    pub(crate) fn check_finished_lives(&mut self, value: &JobRecord) {
+        // One that did not come up leaves everything to the program before.
+        if matches!(value.upgrade, Some(Upgrade::Returning(..))) {
+            return;
+        }
         let (Some(lives), Some(record)) = (&self.lives, self.epochs_record()) else {
             return;
         };
         let all = lives.survival.records;
         let is_whole = match (record.stop, all) {
-            (StopState::No, Some(records)) => lives.vault.has_published(records),
+            (StopState::No, Some(records)) => lives.published.is_all(records),
             (StopState::No, None) => false,
-            (StopState::WhenHeard, _) => record
-                .committed
-                .is_some_and(|committed| lives.vault.unpublished(committed).is_none()),
+            (StopState::WhenHeard, _) => record.committed.is_some_and(|committed| {
+                let read = self.read_by(committed);
+                read.is_some_and(|read| lives.published.differs(read).is_none())
+            }),
             (StopState::AsIs, _) => true,
         };
         if is_whole {
-            if let Some(lives) = &mut self.lives {
+            if let Some(lives) = self.lives.as_mut().filter(|_| !value.gives_way()) {
                 lives.report.finished = 1;
             }
         } else {
-            let results = lives.vault.results();
+            let results = lives.published.total();
             let broken = format!("the job is said to have finished with {results} of {all:?} each");
             self.watch.broken(broken);
         }
@@ -145,7 +157,7 @@ impl World {
     pub(crate) fn report_of_lives(&self, steps: u64) -> LivesReport {
         let lives = self.lives.as_ref();
         let report = lives.map(|lives| LivesReport {
-            results: lives.vault.results(),
+            results: lives.published.total(),
             ..lives.report
         });
         LivesReport {
@@ -191,6 +203,16 @@ impl World {
         if reads && !self.workers.values().all(is_read) {
             return Some("sources don't read".to_string());
         }
-        lives.vault.unpublished(committed)
+        let snapshot = record.snapshot(committed);
+        if snapshot.is_some_and(|snapshot| snapshot.generation == BROUGHT) {
+            return Some("the program has committed nothing of its own".to_string());
+        }
+        lives.published.differs(self.read_by(committed)?)
+    }
+
+    /// How far a recorded epoch of the job has read.
+    fn read_by(&self, epoch: Epoch) -> Option<&Counts> {
+        let programs = &self.lives.as_ref()?.programs;
+        programs.get(&self.job.submission)?.vault.read_by(epoch)
     }
 }

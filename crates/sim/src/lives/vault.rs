@@ -1,12 +1,15 @@
-//! What outlives workers: saved cuts, recorded snapshots, and what sinks have published; and what must hold of them.
+//! What outlives workers of one program: saved cuts and recorded snapshots; and what must hold of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ardea_control::{EpochsRecord, Life, ParticipantId, Receipt, RecordedSnapshot};
+use ardea_control::{
+    BROUGHT, EpochsRecord, LeftState, Life, ParticipantId, Receipt, RecordedSnapshot,
+};
 use ardea_core::Epoch;
 
 use super::instance::{Counts, PARTITIONS};
 use super::part::Entries;
+use super::published::behind;
 
 /// Whose a saved cut is: an epoch's, or a last state of a life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,11 +35,6 @@ pub struct Vault {
     snapshots: BTreeMap<Epoch, Snapshot>,
     /// How far sources had read at the end of each epoch that was ever recorded.
     offsets: BTreeMap<Epoch, Counts>,
-    published: Counts,
-    /// Nothing can be read at the moment.
-    pub is_damaged: bool,
-    /// Nothing can be written at the moment.
-    pub is_full: bool,
 }
 
 impl Vault {
@@ -125,47 +123,39 @@ impl Vault {
         }
     }
 
-    /// Sinks publish, up to these numbers; some of it again, perhaps.
+    /// Whether sinks may publish up to these numbers.
     ///
     /// # Errors
     ///
     /// When that was not read by a recorded epoch.
-    pub fn publish(&mut self, counts: &Counts) -> Result<(), String> {
+    pub fn permits(&self, counts: &Counts) -> Result<(), String> {
         let recorded = self.offsets.values().next_back();
-        for (partition, count) in counts {
-            let committed = recorded.and_then(|offsets| offsets.get(partition).copied());
-            if *count > committed.unwrap_or(0) {
-                return Err(format!(
-                    "partition {partition} is published up to {count}, committed is {committed:?}"
-                ));
-            }
-            let known = self.published.entry(*partition).or_default();
-            *known = (*known).max(*count);
-        }
+        behind(counts, recorded.unwrap_or(&Counts::new())).map_or(Ok(()), Err)
+    }
+
+    /// How far a recorded epoch has read.
+    pub fn read_by(&self, epoch: Epoch) -> Option<&Counts> {
+        self.offsets.get(&epoch)
+    }
+
+    /// Brings the state that another program has left, before there is any of its own.
+    ///
+    /// # Errors
+    ///
+    /// When the other one has no such snapshot, or it was taken in another life.
+    pub fn bring(&mut self, from: &Vault, left: LeftState) -> Result<(), String> {
+        let life = Life {
+            generation: BROUGHT,
+            from: Some(left.epoch),
+            taken_in: left.generation,
+        };
+        let state = from.restore(&life)?;
+        let offsets = from.read_by(left.epoch).cloned().unwrap_or_default();
+        let taken_in = BROUGHT.0;
+        self.snapshots
+            .insert(left.epoch, Snapshot { taken_in, state });
+        self.offsets.insert(left.epoch, offsets);
         Ok(())
-    }
-
-    /// What is missing until all that a committed epoch has read is published.
-    pub fn unpublished(&self, committed: Epoch) -> Option<String> {
-        let offsets = self.offsets.get(&committed)?;
-        (0..PARTITIONS).find_map(|partition| {
-            let wanted = offsets.get(&partition).copied().unwrap_or(0);
-            let there = self.published.get(&partition).copied().unwrap_or(0);
-            (there != wanted).then(|| {
-                format!("of partition {partition} {there} are published, and {wanted} committed")
-            })
-        })
-    }
-
-    /// Whether so many records of each partition are published.
-    pub fn has_published(&self, records: u64) -> bool {
-        let count = |partition: u32| self.published.get(&partition).copied().unwrap_or(0);
-        (0..PARTITIONS).all(|partition| count(partition) == records)
-    }
-
-    /// How many records are published.
-    pub fn results(&self) -> u64 {
-        self.published.values().sum()
     }
 
     fn newest(&self) -> Option<Epoch> {
