@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::Epoch;
-use ardea_packing::{JobDemand, PackingConfig};
+use ardea_packing::{JobDemand, PackingConfig, PackingPlan};
 use serde::{Deserialize, Serialize};
 
 pub use following::{Following, Left};
@@ -92,6 +92,8 @@ pub enum Upgrade {
 pub struct Predecessor {
     /// As it was.
     pub job: Successor,
+    /// The plan that it ran by, which it comes back by: what an update or a rescale has made of a plan can perhaps not be packed anew.
+    pub plan: Option<Arc<PackingPlan>>,
     /// The state that it has left.
     pub state: Option<LeftState>,
     /// The submission that it gets if it has to come back.

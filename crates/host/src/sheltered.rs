@@ -230,6 +230,7 @@ mod tests {
 
         let before = Arc::new(Predecessor {
             job: successor(1, &[]),
+            plan: None,
             state: None,
             back: 3,
             patience,

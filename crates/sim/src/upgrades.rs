@@ -162,12 +162,8 @@ impl World {
         self.job = record.job.clone();
         self.definition = definition;
         self.cluster.followed(before);
-        if comes_back {
-            // There was room for it before.
-            self.cluster.full = false;
-            if let Some(lives) = &mut self.lives {
-                lives.report.rolled_back += 1;
-            }
+        if let Some(lives) = self.lives.as_mut().filter(|_| comes_back) {
+            lives.report.rolled_back += 1;
         }
         // Hosts look what jobs there are, each in its time.
         for _ in 0..self.config.masters {

@@ -125,7 +125,7 @@ fn a_healthy_job_lives_on_when_connections_break_on_machines_that_have_too_much_
 
 #[test]
 fn seeds_of_lives_that_have_found_faults_stay_well() {
-    for seed in [686] {
+    for seed in [686, 701_688] {
         if let Err(failure) = run_lives(seed) {
             panic!("seed {seed}: {}", failure.what);
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ardea_core::Result;
 
 use crate::{
-    JobDefinition, JobRecord, JobRef, LeftState, Predecessor, Successor, Upgrade, UpgradeEnd,
-    UpgradeOrder,
+    JobDefinition, JobRecord, JobRef, LeftState, PlanVersion, Predecessor, Successor, Upgrade,
+    UpgradeEnd, UpgradeOrder,
 };
 
 /// What a job has left for one that follows it.
@@ -82,6 +82,7 @@ impl Following {
     ) -> Result<(JobDefinition, JobRecord)> {
         let before = Predecessor {
             job: self.own.clone(),
+            plan: self.record.plan.clone(),
             state,
             back: order.back,
             patience: order.patience,
@@ -128,7 +129,12 @@ impl Following {
             tried,
             why: why.to_string(),
         };
-        Ok(self.stored(next, Upgrade::Over(end)))
+        let (definition, mut record) = self.stored(next, Upgrade::Over(end));
+        if let Some(plan) = &before.plan {
+            record.plan = Some(Arc::clone(plan));
+            record.plan_version = PlanVersion(1);
+        }
+        Ok((definition, record))
     }
 
     fn stored(&self, next: Successor, upgrade: Upgrade) -> (JobDefinition, JobRecord) {
@@ -151,7 +157,9 @@ mod tests {
     use std::time::Duration;
 
     use ardea_core::{Epoch, Error, ErrorCode};
-    use ardea_packing::{JobDemand, PackingConfig};
+    use ardea_packing::{
+        JobDemand, PackingConfig, PackingPlan, ResourceManager, Resources, RoundRobin, VertexDemand,
+    };
 
     use super::*;
     use crate::{Generation, Intent, ProgramRef};
@@ -179,9 +187,14 @@ mod tests {
                 settings: [("recovery.drop".to_string(), "counts".to_string())].into(),
                 version: "0.1.0".into(),
             },
-            demand: JobDemand::new("word-count"),
+            demand: JobDemand::new("word-count").vertex(VertexDemand::new("v", 2, Resources::ZERO)),
             packing: PackingConfig::default(),
         }
+    }
+
+    /// What a job runs by.
+    fn plan(of: &Successor) -> Arc<PackingPlan> {
+        Arc::new(RoundRobin.pack(&of.demand, &of.packing).unwrap())
     }
 
     /// What is stored of a job that gives way in that manner, while its sources don't read.
@@ -190,6 +203,8 @@ mod tests {
         JobRecord {
             finished: true,
             intent: Intent::Pause,
+            plan: Some(plan(of)),
+            plan_version: PlanVersion(7),
             upgrade: Some(upgrade),
             ..JobRecord::submitted(of.definition.job.clone(), demand, packing)
         }
@@ -206,6 +221,7 @@ mod tests {
     fn before() -> Predecessor {
         Predecessor {
             job: successor(1),
+            plan: Some(plan(&successor(1))),
             state: Some(STATE),
             back: 3,
             patience: Duration::from_secs(5),
@@ -257,6 +273,7 @@ mod tests {
         let (after, asked) = next(left.clone(), &[3]);
         let after = after.unwrap();
         assert_eq!((after.job.submission, asked), (3, vec![(1, 2), (1, 3)]));
+        assert_eq!(after.plan, before().plan);
         let Some(Upgrade::Over(UpgradeEnd::RolledBack { tried: 2, why })) = after.upgrade else {
             panic!("{:?}", after.upgrade);
         };
@@ -266,11 +283,16 @@ mod tests {
     }
 
     #[test]
-    fn the_old_program_comes_back_with_the_state_that_it_left() {
+    fn the_old_program_comes_back_with_the_state_that_it_left_and_by_the_plan_that_it_ran_by() {
         let back = Upgrade::Returning(Arc::new(before()), "it failed".into());
         let (next, asked) = next(back, &[2, 3]);
         let next = next.unwrap();
         assert_eq!((next.job.submission, asked), (3, vec![(1, 3)]));
+        assert_eq!(
+            (next.plan, next.plan_version),
+            (before().plan, PlanVersion(1))
+        );
+        assert!(!next.started);
         let rolled_back = UpgradeEnd::RolledBack {
             tried: 2,
             why: "it failed".into(),

@@ -101,6 +101,7 @@ fn with(upgrade: Upgrade) -> Desk {
 fn proving() -> Desk {
     with(Upgrade::Proving(Arc::new(Predecessor {
         job: successor(6),
+        plan: None,
         state: None,
         back: 9,
         patience: PATIENCE,
@@ -332,6 +333,7 @@ fn a_program_whose_state_is_damaged_gives_way_at_once_and_one_that_follows_none_
     let record = JobRecord {
         upgrade: Some(Upgrade::Proving(Arc::new(Predecessor {
             job: successor(6),
+            plan: None,
             state: None,
             back: 9,
             patience: PATIENCE,
