@@ -5,8 +5,10 @@
 //! laid is noted before, by a mark: what is left of a writer that died is found by it.
 
 use std::fmt;
+use std::time::Duration;
 
 use ardea_core::Result;
+use ardea_grid_net::MapEvent;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +37,23 @@ pub trait Shelter: Send + Sync + fmt::Debug {
     /// [`StateUnavailable`](ardea_core::ErrorCode::StateUnavailable) if nobody answers in time, [`LimitReached`](ardea_core::ErrorCode::LimitReached)
     /// if there is no room.
     fn ask(&self, job: &str, ask: Ask) -> Result<Told>;
+
+    /// Hears what happens to the map of this name from now on.
+    ///
+    /// # Errors
+    /// [`StateUnavailable`](ardea_core::ErrorCode::StateUnavailable) if nobody tells it at the moment, [`NoSuchEntry`](ardea_core::ErrorCode::NoSuchEntry) if
+    /// there is no such map.
+    fn listen(&self, map: &str) -> Result<Box<dyn Hearing>>;
+}
+
+/// Hears what happens to a map, in bytes, until it is dropped: what happens to a key in the order in which it happens.
+pub trait Hearing: Send + Sync + fmt::Debug {
+    /// What happened next, when there is something; none if nothing happens for so long.
+    ///
+    /// # Errors
+    /// [`StateUnavailable`](ardea_core::ErrorCode::StateUnavailable) or [`Network`](ardea_core::ErrorCode::Network) if nothing more is heard by this one, and everything was
+    /// taken that it had heard: listen again, and read the map.
+    fn next(&self, patience: Duration) -> Result<Option<MapEvent<Bytes, Bytes>>>;
 }
 
 /// What is asked for.
@@ -66,6 +85,9 @@ pub enum Ask {
     Losses,
     /// Something of the map of this name. Answered with [`Told::Map`].
     Map(String, MapAsk),
+    /// Over a connection: what happens to the map of this name from now on. Answered with [`Told::Done`]; nothing but that comes over the connection afterwards. Whoever is in
+    /// the process that is asked [listens](Shelter::listen) instead.
+    Listen(String),
 }
 
 /// What is answered.

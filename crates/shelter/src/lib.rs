@@ -7,8 +7,9 @@
 //! In reading order:
 //!
 //! * [`Shelter`], [`Ask`], [`Told`]: what can be asked, in words that travel; [`ShelterFolder`]: a folder for snapshots over it;
-//! * [`GridShelf`]: does it by the member of the grid that is in this process; `serving`, [`RemoteShelter`]: by that of another process;
-//! * [`ClusterMap`]: a map for jobs; [`MapAsk`], [`MapTold`]: how it is asked for; [`MapDesk`]: what a host does with maps, for jobs and for people, who see JSON;
+//! * [`GridShelf`]: does it by the member of the grid that is in this process; `serving`, [`RemoteShelter`]: by that of another process; `telling`, `remote_hearing`: what happens to
+//!   a map, told over a connection;
+//! * [`ClusterMap`]: a map for jobs; [`ClusterReads`]: read by who must not wait; [`ClusterListener`]: what happens to it; [`MapAsk`], [`MapTold`]: how it is asked for; [`MapDesk`]: what a host does with maps, for jobs and for people, who see JSON;
 //! * `record`: what the cluster's state knows of the grid; [`HostShelter`]: a host's part in it, founded, joined and left.
 //!
 //! # Invariants
@@ -48,16 +49,18 @@ mod shelf;
 
 mod record;
 mod remote;
+mod remote_hearing;
 mod serving;
+mod telling;
 
 mod host;
 
-pub use ask::{Ask, Head, Losses, Mark, Shelter, Told};
+pub use ask::{Ask, Head, Hearing, Losses, Mark, Shelter, Told};
 pub use folder::ShelterFolder;
 pub use host::{HostShelter, HostShelterSetup, is_wanted, want};
 pub use maps::{
-    ClusterMap, Filter, MapAsk, MapDesk, MapShape, MapTold, MapWatch, Swap, no_such_map,
-    reach_maps_by,
+    ClusterListener, ClusterMap, ClusterReads, Filter, MapAsk, MapDesk, MapShape, MapTold,
+    MapWatch, Swap, no_such_map, reach_maps_by,
 };
 pub use remote::{OpenState, RemoteShelter};
 pub use shelf::GridShelf;

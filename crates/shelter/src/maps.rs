@@ -6,6 +6,9 @@
 mod cluster_map;
 mod desk;
 mod filter;
+mod listener;
+mod news;
+mod reads;
 mod shape;
 mod values;
 mod way;
@@ -17,8 +20,14 @@ use serde::{Deserialize, Serialize};
 pub use cluster_map::ClusterMap;
 pub use desk::{MapDesk, MapWatch};
 pub use filter::Filter;
+pub use listener::ClusterListener;
+pub(crate) use news::{News, Waiting};
+pub use reads::ClusterReads;
 pub use shape::MapShape;
 pub use way::reach_maps_by;
+
+/// Who asks for something of a map.
+pub(crate) const WHO: &str = "a map";
 
 /// The longest key and value together, in bytes: some fit into a letter.
 pub(crate) const MOST_ENTRY_BYTES: usize = 1 << 20;

@@ -12,10 +12,13 @@ use ardea_courier::{Encoded, Greeting, Receiver, Security, Sender, connect};
 use ardea_state_manager::StateManager;
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
 
-use crate::ask::{Ask, Request, Shelter, Told};
+use crate::ask::{Ask, Hearing, Request, Shelter, Told};
 use crate::host::note_wanted;
+use crate::maps::WHO;
 use crate::record::places;
+use crate::remote_hearing::RemoteHearing;
 
 /// For how long something is asked for, of one host or another.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,6 +28,9 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(12);
 
 /// How long connecting may take.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(2);
+
+/// For how long a host is looked for that tells what happens to a map: whoever listens asks again.
+const LISTENS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -79,7 +85,7 @@ impl RemoteShelter {
     }
 
     /// Has its thread do something.
-    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Result<JoinHandle<()>> {
         let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
         let runtime = match &mut *runtime {
             Some(runtime) => runtime,
@@ -94,8 +100,7 @@ impl RemoteShelter {
                 })?)
             }
         };
-        drop(runtime.spawn(work));
-        Ok(())
+        Ok(runtime.spawn(work))
     }
 }
 
@@ -111,17 +116,54 @@ impl Shelter for RemoteShelter {
             // Nobody waits for it any more when the process ends.
             let _ = done.send(ways.ask(&request).await);
         })?;
-        answer.recv().unwrap_or_else(|error| {
-            let what = "what was asked of a host's memory was dropped";
-            Err(Error::new(ErrorCode::Internal, what).because(error))
-        })
+        waited_for(&answer)
+    }
+
+    fn listen(&self, map: &str) -> Result<Box<dyn Hearing>> {
+        let request = Encoded::new(&Request {
+            job: WHO.to_string(),
+            ask: Ask::Listen(map.to_string()),
+        })?;
+        let (done, answer) = mpsc::sync_channel(1);
+        let ways = Arc::clone(&self.ways);
+        let hearing = RemoteHearing::begin(|hears| {
+            self.spawn(async move {
+                match ways.told(&request, LISTENS_WITHIN).await {
+                    Ok((Told::Done, way)) => {
+                        if done.send(Ok(())).is_ok() {
+                            hears.all_of(way.receiver, way.sender).await;
+                        }
+                    }
+                    Ok((told, _)) => {
+                        let what = format!("a host that was to tell of a map answered {told:?}");
+                        let _ = done.send(Err(Error::new(ErrorCode::BadMessage, what)));
+                    }
+                    Err(error) => drop(done.send(Err(error))),
+                }
+            })
+        })?;
+        waited_for(&answer)?;
+        Ok(Box::new(hearing))
     }
 }
 
+fn waited_for<T>(answer: &mpsc::Receiver<Result<T>>) -> Result<T> {
+    answer.recv().unwrap_or_else(|error| {
+        let what = "what was asked of a host's memory was dropped";
+        Err(Error::new(ErrorCode::Internal, what).because(error))
+    })
+}
+
 impl Ways {
-    /// Asks until somebody answers. What was asked for may be done twice, which does no harm.
     async fn ask(&self, request: &Encoded) -> Result<Told> {
-        let until = Instant::now() + PATIENCE;
+        let (told, way) = self.told(request, PATIENCE).await?;
+        self.idle().push(way);
+        Ok(told)
+    }
+
+    /// Asks until somebody answers; what was told, and by which connection. What was asked for may be done twice, which does no harm.
+    async fn told(&self, request: &Encoded, patience: Duration) -> Result<(Told, Way)> {
+        let until = Instant::now() + patience;
         let mut tries = 0;
         loop {
             let error = match self.try_to_ask(request, tries).await {
@@ -143,7 +185,7 @@ impl Ways {
     }
 
     /// What one host says, or why none says anything.
-    async fn try_to_ask(&self, request: &Encoded, tries: usize) -> Result<Result<Told>> {
+    async fn try_to_ask(&self, request: &Encoded, tries: usize) -> Result<Result<(Told, Way)>> {
         let idle = self.idle().pop();
         let mut way = match idle {
             Some(way) => way,
@@ -154,15 +196,16 @@ impl Ways {
             way.receiver.expect::<Result<Told, Fault>>().await
         };
         match tokio::time::timeout(ANSWERS_WITHIN, asked).await {
-            Ok(told) => {
-                let told = told?;
-                let told = told.map_err(Error::from);
-                // Of a host that has no part in the grid another one is asked.
-                if !told.as_ref().is_err_and(|error| is_passing(error.code())) {
-                    self.idle().push(way);
+            Ok(told) => match told?.map_err(Error::from) {
+                Ok(told) => Ok(Ok((told, way))),
+                Err(error) => {
+                    // Of a host that has no part in the grid another one is asked.
+                    if !is_passing(error.code()) {
+                        self.idle().push(way);
+                    }
+                    Ok(Err(error))
                 }
-                Ok(told)
-            }
+            },
             Err(_) => {
                 let what = format!(
                     "{} did not answer within {} s",

@@ -8,7 +8,7 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_grid_net::{Grid, GridMap, MemberId, Plain, View};
 use bytes::Bytes;
 
-use crate::ask::{Ask, Head, LETTER_BYTES, Losses, Mark, PIECE_BYTES, Shelter, Told};
+use crate::ask::{Ask, Head, Hearing, LETTER_BYTES, Losses, Mark, PIECE_BYTES, Shelter, Told};
 use crate::maps::MapDesk;
 
 /// How often a change is tried whose member was lost on the way.
@@ -399,7 +399,16 @@ impl Shelter for GridShelf {
             }
             Ask::Losses => self.losses().map(Told::Losses),
             Ask::Map(name, ask) => desk().answer(&name, ask).map(Told::Map),
+            Ask::Listen(name) => {
+                let what = format!("the map {name:?} is listened to, not asked");
+                Err(Error::new(ErrorCode::BadMessage, what))
+            }
         }
+    }
+
+    fn listen(&self, map: &str) -> Result<Box<dyn Hearing>> {
+        let hearing: Box<dyn Hearing> = Box::new(MapDesk::new(self).listen(map)?);
+        Ok(hearing)
     }
 }
 

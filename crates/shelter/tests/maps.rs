@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_api::MapEvent;
-use ardea_core::ErrorCode;
-use ardea_grid_net::{Grid, GridConfig};
+use ardea_core::{Error, ErrorCode, PARTITION_COUNT, Waker};
+use ardea_grid_net::{Grid, GridConfig, MapEvent as Event, Read};
 use ardea_shelter::{ClusterMap, Filter, GridShelf, MapDesk, reach_maps_by};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -16,6 +16,15 @@ const SOON: Duration = Duration::from_secs(60);
 struct Ship {
     flag: String,
     tons: u32,
+}
+
+/// A ship as a later version knows it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct Manned {
+    flag: String,
+    tons: u32,
+    #[serde(default)]
+    crew: u32,
 }
 
 fn ship(flag: &str, tons: u32) -> Ship {
@@ -50,6 +59,8 @@ fn jobs_and_people_see_the_same_map() {
     assert!(listed[0].bytes > 0);
 
     what_happens_is_told_to_who_watches(&desk, &ships);
+    what_happens_is_told_to_jobs(&ships);
+    many_are_read_by_who_must_not_wait(&ships);
     several_are_combined(&ships);
     the_types_of_a_map_are_checked(&desk);
     all_is_read_by_partitions(&ships);
@@ -69,6 +80,7 @@ fn jobs_and_people_see_the_same_map() {
             .len(),
         1
     );
+    who_listens_goes_on_by_another_member(&shelf, &ships);
 }
 
 fn what_happens_is_told_to_who_watches(desk: &MapDesk, ships: &ClusterMap<String, Ship>) {
@@ -93,6 +105,70 @@ fn what_happens_is_told_to_who_watches(desk: &MapDesk, ships: &ClusterMap<String
             key: json!("gannet")
         }
     );
+}
+
+fn what_happens_is_told_to_jobs(ships: &ClusterMap<String, Ship>) {
+    let manned = ClusterMap::<String, Manned>::new("ships").unwrap();
+    let news = manned.listen().unwrap();
+    let key = || "petrel".to_string();
+    let had = |tons: u32| Manned {
+        flag: "IS".into(),
+        tons,
+        crew: 0,
+    };
+    let told = || news.next(SOON).unwrap();
+    ships.put(&key(), &ship("IS", 1)).unwrap();
+    assert_eq!(told(), Some(Event::Added(key(), had(1))));
+    ships.put(&key(), &ship("IS", 2)).unwrap();
+    assert_eq!(told(), Some(Event::Updated(key(), had(2))));
+    ships.remove(&key()).unwrap();
+    assert_eq!(told(), Some(Event::Removed(key())));
+    assert_eq!(news.next(Duration::ZERO).unwrap(), None);
+}
+
+fn many_are_read_by_who_must_not_wait(ships: &ClusterMap<String, Ship>) {
+    let (waker, woken) = {
+        let (told, woken) = std::sync::mpsc::channel();
+        (Waker::new(move || told.send(()).unwrap_or_default()), woken)
+    };
+    let mut reads = ships.reads(waker);
+    ships.put(&"puffin".to_string(), &ship("FO", 5)).unwrap();
+    let name = |number: u64| ["puffin", "auk"][number as usize % 2].to_string();
+    let mut left = std::collections::BTreeMap::new();
+    for number in 0..1_000 {
+        match reads.get(&name(number)).unwrap() {
+            Read::Later(its) => left.insert(its, number),
+            other => panic!("{other:?}"),
+        };
+    }
+    while !left.is_empty() {
+        woken.recv_timeout(SOON).unwrap();
+        while let Some((its, value)) = reads.answer() {
+            let number = left.remove(&its).unwrap();
+            let wanted = number.is_multiple_of(2).then(|| ship("FO", 5));
+            assert_eq!(value.unwrap(), wanted, "{number}");
+        }
+    }
+    let error = reads.get(&"x".repeat(2 << 20)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UserError);
+    ships.remove(&"puffin".to_string()).unwrap();
+}
+
+fn who_listens_goes_on_by_another_member(shelf: &GridShelf, ships: &ClusterMap<String, Ship>) {
+    let news = ships.listen().unwrap();
+    shelf.close(Error::new(ErrorCode::StateUnavailable, "it has died"));
+    let error = news.next(SOON).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::StateUnavailable);
+    shelf
+        .open(Grid::start(GridConfig::new("test")).unwrap(), 2)
+        .unwrap();
+    let Some(Event::Missed(all)) = news.next(SOON).unwrap() else {
+        panic!("it is told that something was missed");
+    };
+    assert_eq!(all.len(), PARTITION_COUNT as usize);
+    let tern = ("tern".to_string(), ship("SE", 2));
+    ships.put(&tern.0, &tern.1).unwrap();
+    assert_eq!(news.next(SOON).unwrap(), Some(Event::Added(tern.0, tern.1)));
 }
 
 fn several_are_combined(ships: &ClusterMap<String, Ship>) {

@@ -1,34 +1,23 @@
 //! Folders in the memory of several hosts, which die.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result};
-use ardea_courier::Security;
+use ardea_core::{Error, ErrorCode};
 use ardea_grid_net::{Grid, GridConfig};
-use ardea_shelter::{
-    Ask, GridShelf, Head, HostShelter, HostShelterSetup, Losses, Mark, RemoteShelter, Shelter,
-    ShelterFolder, Told, want,
-};
+use ardea_shelter::{Ask, GridShelf, Head, Losses, Mark, Shelter, ShelterFolder, Told};
 use ardea_snapshot::conformance::CHECKS;
 use ardea_snapshot::{FileName, FileState, Folder};
-use ardea_state_manager::{FileState as FilesOfState, StateManager, StateOptions};
 use bytes::Bytes;
-use tokio::runtime::Runtime;
+
+mod cluster;
+
+use cluster::{Cluster, soon, until_settled};
 
 const SOON: Duration = Duration::from_secs(60);
 
 /// A job.
 const JOB: &str = "words#2a";
-
-fn soon(what: &str, mut is_it: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !is_it() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::park_timeout(Duration::from_millis(1));
-    }
-}
 
 fn name(name: &str) -> FileName {
     FileName::new(name).unwrap()
@@ -211,70 +200,6 @@ fn full_memory_is_told_as_a_full_disk_and_takes_more_when_there_is_room() {
     assert!((1..10).contains(&listed.len()), "{listed:?}");
     folder.remove(&listed).unwrap();
     folder.write(&file(11), &content(1 << 20)).unwrap();
-}
-
-type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn StateManager>>> + Send>>;
-
-/// Hosts of a cluster.
-struct Cluster {
-    runtime: Runtime,
-    state: Arc<dyn StateManager>,
-    _folder: tempfile::TempDir,
-}
-
-impl Cluster {
-    fn new() -> Self {
-        let runtime = Runtime::new().unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let state = runtime.block_on(FilesOfState::open(folder.path(), StateOptions::default()));
-        Cluster {
-            runtime,
-            state: Arc::new(state.unwrap()),
-            _folder: folder,
-        }
-    }
-
-    fn host(&self) -> (HostShelter, GridShelf) {
-        let shelf = GridShelf::new();
-        let setup = HostShelterSetup {
-            state: Arc::clone(&self.state),
-            security: Security::new("harbour"),
-            host: "127.0.0.1".into(),
-            limit_bytes: 1 << 30,
-            map_bytes: 1 << 30,
-            backups: 1,
-            shelf: shelf.clone(),
-        };
-        let host = self.runtime.block_on(HostShelter::start(setup)).unwrap();
-        (host, shelf)
-    }
-
-    fn want(&self, shelf: &GridShelf) -> Result<()> {
-        self.runtime.block_on(want(&*self.state, shelf))
-    }
-
-    /// A worker's way to it.
-    fn worker(&self) -> Arc<RemoteShelter> {
-        let state = Arc::clone(&self.state);
-        let open = move || {
-            let state = Arc::clone(&state);
-            Box::pin(async move { Ok::<_, Error>(state) }) as Opening
-        };
-        let security = Security::new("harbour");
-        Arc::new(RemoteShelter::new(
-            Box::new(open),
-            security,
-            "127.0.0.1",
-            "worker 1.1",
-        ))
-    }
-}
-
-fn until_settled(shelf: &GridShelf, members: usize) {
-    soon("everything has its copies", || {
-        let view = shelf.view();
-        view.is_some_and(|view| view.members.len() == members && view.is_settled())
-    });
 }
 
 #[test]

@@ -7,17 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ardea_codec::{Kept, state_codec_of};
 use ardea_core::{Error, ErrorCode, Key, PARTITION_COUNT, PartitionId, Result, StateCodec};
+use ardea_grid_net::Plain;
 use bytes::Bytes;
 
 use super::way::way;
-use super::{MapAsk, MapShape, MapTold, Swap, check_fits, check_name};
-use crate::ask::{Ask, LETTER_BYTES, Told};
+use super::{MapAsk, MapShape, MapTold, Swap, WHO, check_fits, check_name};
+use crate::ask::{Ask, LETTER_BYTES, Shelter, Told};
 
 /// How many keys are asked for at a time.
 const AT_A_TIME: usize = 1024;
-
-/// Who asks.
-const WHO: &str = "a map";
 
 /// A map that the hosts of a cluster keep in their memory, with copies on others, for its jobs and for `ardea map`. Cheap to clone; calls block, and may come from any thread.
 ///
@@ -25,8 +23,8 @@ const WHO: &str = "a map";
 /// is promised of a single entry is what a [`GridMap`](ardea_grid_net::GridMap) promises. In a process that is no worker of a cluster the map is in the process's own memory.
 pub struct ClusterMap<K, V> {
     name: Arc<str>,
-    keys: Arc<dyn StateCodec<K>>,
-    values: Arc<dyn StateCodec<V>>,
+    pub(super) keys: Arc<dyn StateCodec<K>>,
+    pub(super) values: Arc<dyn StateCodec<V>>,
     /// What its keys and values look like, in JSON.
     shape: Arc<str>,
     /// Whether the cluster knows that.
@@ -98,16 +96,31 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
         let keys: Result<Vec<Bytes>> = keys.iter().map(|key| self.key(key)).collect();
         let (keys, mut values) = (keys?, Vec::new());
         while values.len() < keys.len() {
-            let rest = &keys[values.len()..];
-            let asked = &rest[..rest.len().min(AT_A_TIME)];
-            match self.ask(&MapAsk::Get(asked.to_vec()))? {
-                MapTold::Values(some) if !some.is_empty() && some.len() <= asked.len() => {
-                    values.extend(some);
-                }
-                other => return Err(self.no_answer(&other)),
-            }
+            values.extend(self.some_bytes_of(&keys[values.len()..])?);
         }
         Ok(values)
+    }
+
+    /// What the first of these keys have: of as many as fit into a letter and its answer, of one at least if there is one.
+    pub(super) fn some_bytes_of(&self, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
+        let mut bytes = 0;
+        let fits = keys.iter().take(AT_A_TIME).take_while(|key| {
+            bytes += key.len();
+            bytes <= LETTER_BYTES
+        });
+        let asked = &keys[..fits.count()];
+        match self.ask(&MapAsk::Get(asked.to_vec()))? {
+            MapTold::Values(some) if !some.is_empty() && some.len() <= asked.len() => Ok(some),
+            other => Err(self.no_answer(&other)),
+        }
+    }
+
+    /// Where the entry of a key is: the partition of the key as it is encoded.
+    ///
+    /// # Errors
+    /// [`ErrorCode::UserError`] if the key is larger than 1 MiB.
+    pub fn partition_of(&self, key: &K) -> Result<PartitionId> {
+        Ok(PartitionId::of(&Plain(self.key(key)?)))
     }
 
     /// Gives a key a value.
@@ -241,7 +254,7 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
         partitions.try_for_each(|partition| self.scan_partition(partition, &mut take))
     }
 
-    fn key(&self, key: &K) -> Result<Bytes> {
+    pub(super) fn key(&self, key: &K) -> Result<Bytes> {
         let mut bytes = Vec::new();
         self.keys.put(key, &mut bytes)?;
         check_fits(&self.name, bytes.len())?;
@@ -255,22 +268,29 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
         Ok(bytes.into())
     }
 
-    /// Asks, and has the map made first if it isn't there, or not any more.
     fn ask(&self, ask: &MapAsk) -> Result<MapTold> {
-        let way = way()?;
-        let tell = |ask: MapAsk| match way.ask(WHO, Ask::Map(self.name.to_string(), ask))? {
+        self.when_open(|way| self.tell(way, ask.clone()))
+    }
+
+    fn tell(&self, way: &dyn Shelter, ask: MapAsk) -> Result<MapTold> {
+        match way.ask(WHO, Ask::Map(self.name.to_string(), ask))? {
             Told::Map(told) => Ok(told),
             _ => Err(self.no_answer(&MapTold::Done)),
-        };
+        }
+    }
+
+    /// Does something with the map, and has it made first if it isn't there, or not any more.
+    pub(super) fn when_open<T>(&self, work: impl Fn(&dyn Shelter) -> Result<T>) -> Result<T> {
+        let way = way()?;
         if self.is_open.load(Ordering::Relaxed) {
-            match tell(ask.clone()) {
+            match work(&*way) {
                 Err(error) if error.code() == ErrorCode::NoSuchEntry => {}
-                told => return told,
+                done => return done,
             }
         }
-        tell(MapAsk::Open(self.shape.to_string()))?;
+        self.tell(&*way, MapAsk::Open(self.shape.to_string()))?;
         self.is_open.store(true, Ordering::Relaxed);
-        tell(ask.clone())
+        work(&*way)
     }
 
     fn no_answer(&self, told: &MapTold) -> Error {

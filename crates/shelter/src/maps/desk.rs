@@ -204,9 +204,17 @@ impl MapDesk {
     /// # Errors
     /// [`ErrorCode::NoSuchEntry`] if there is no such map; [`ErrorCode::StateUnavailable`] if parts of it can't be heard of.
     pub fn watch(&self, name: &str, filter: Filter) -> Result<MapWatch> {
-        self.shape(name)?;
-        let listener = self.entries(name)?.listen()?;
+        let listener = self.listen(name)?;
         Ok(MapWatch { listener, filter })
+    }
+
+    /// The same of all entries, for jobs.
+    ///
+    /// # Errors
+    /// As [`watch`](Self::watch).
+    pub(crate) fn listen(&self, name: &str) -> Result<MapListener<Plain, Plain>> {
+        self.shape(name)?;
+        self.entries(name)?.listen()
     }
 }
 
