@@ -1,15 +1,22 @@
-//! What sources and sinks need of a map, wherever it is.
+//! What sources, sinks and steps need of a map, wherever it is.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use ardea_codec::Kept;
-use ardea_core::{Error, ErrorCode, Key, PartitionId, Result};
-use ardea_grid_net::GridMap;
-use ardea_shelter::ClusterMap;
+use ardea_core::{Error, ErrorCode, Key, PartitionId, Result, Waker};
+use ardea_grid_net::{GridMap, MapEvent, MapListener, MapReads, Read};
+use ardea_shelter::{ClusterListener, ClusterMap, ClusterReads};
 
 /// A map that a job can read and write: a [`GridMap`], of a member in its own process, or a [`ClusterMap`], which the hosts of its cluster keep. No other type is
 /// one.
 pub trait AnyMap<K, V>: sealed::Sealed + Clone + Send + Sync + 'static {
+    /// Reads that nobody waits for.
+    type Reads: AnyReads<K, V>;
+
+    /// Hears what happens to it.
+    type Listener: AnyListener<K, V>;
+
     /// Its name.
     fn name(&self) -> &str;
 
@@ -25,6 +32,21 @@ pub trait AnyMap<K, V>: sealed::Sealed + Clone + Send + Sync + 'static {
     /// Some may have been taken.
     fn read(&self, partition: PartitionId, take: impl FnMut(K, V)) -> Result<()>;
 
+    /// In which partition a key is.
+    ///
+    /// # Errors
+    /// If the key can't be one of the map.
+    fn partition_of(&self, key: &K) -> Result<PartitionId>;
+
+    /// Reads of the map that nobody waits for: the waker is woken when there are answers.
+    fn reads(&self, waker: Waker) -> Self::Reads;
+
+    /// Hears all that happens to the map from now on.
+    ///
+    /// # Errors
+    /// If it can't be heard of.
+    fn listen(&self) -> Result<Self::Listener>;
+
     /// Whether what failed is waited for.
     fn waits_for(&self, error: &Error) -> bool {
         matches!(
@@ -32,9 +54,38 @@ pub trait AnyMap<K, V>: sealed::Sealed + Clone + Send + Sync + 'static {
             ErrorCode::StateUnavailable | ErrorCode::StateUnknown
         )
     }
+
+    /// Whether a listener that failed so hears more later.
+    fn hears_after(&self, _: &Error) -> bool {
+        false
+    }
+}
+
+/// Reads of a map by who must not wait: [`MapReads`] or [`ClusterReads`]. Never blocks.
+pub trait AnyReads<K, V>: sealed::Sealed + Send + 'static {
+    /// What a key has, if that is known here; else it is asked for, if not too much is under way.
+    ///
+    /// # Errors
+    /// If the key can't be one of the map, or the map can't be read at the moment.
+    fn get(&mut self, key: &K) -> Result<Read<V>>;
+
+    /// The next answer that has come, in any order, with its number; none if none has.
+    fn answer(&mut self) -> Option<(u64, Result<Option<V>>)>;
+}
+
+/// Hears what happens to a map: [`MapListener`] or [`ClusterListener`].
+pub trait AnyListener<K, V>: sealed::Sealed + Send + 'static {
+    /// What happened next, when there is something; none if nothing happens for so long.
+    ///
+    /// # Errors
+    /// If nothing can be heard of the map, or the entry is of another type.
+    fn next(&self, patience: Duration) -> Result<Option<MapEvent<K, V>>>;
 }
 
 impl<K: Key + Kept, V: Kept> AnyMap<K, V> for GridMap<K, V> {
+    type Reads = MapReads<K, V>;
+    type Listener = MapListener<K, V>;
+
     fn name(&self) -> &str {
         GridMap::name(self)
     }
@@ -54,9 +105,40 @@ impl<K: Key + Kept, V: Kept> AnyMap<K, V> for GridMap<K, V> {
             true
         })
     }
+
+    fn partition_of(&self, key: &K) -> Result<PartitionId> {
+        Ok(PartitionId::of(key))
+    }
+
+    fn reads(&self, waker: Waker) -> MapReads<K, V> {
+        GridMap::reads(self, waker)
+    }
+
+    fn listen(&self) -> Result<MapListener<K, V>> {
+        GridMap::listen(self)
+    }
+}
+
+impl<K: Key + Kept, V: Kept> AnyReads<K, V> for MapReads<K, V> {
+    fn get(&mut self, key: &K) -> Result<Read<V>> {
+        MapReads::get(self, key)
+    }
+
+    fn answer(&mut self) -> Option<(u64, Result<Option<V>>)> {
+        MapReads::answer(self)
+    }
+}
+
+impl<K: Key + Kept, V: Kept> AnyListener<K, V> for MapListener<K, V> {
+    fn next(&self, patience: Duration) -> Result<Option<MapEvent<K, V>>> {
+        MapListener::next(self, patience)
+    }
 }
 
 impl<K: Key + Kept, V: Kept> AnyMap<K, V> for ClusterMap<K, V> {
+    type Reads = ClusterReads<K, V>;
+    type Listener = ClusterListener<K, V>;
+
     fn name(&self) -> &str {
         ClusterMap::name(self)
     }
@@ -70,6 +152,18 @@ impl<K: Key + Kept, V: Kept> AnyMap<K, V> for ClusterMap<K, V> {
         self.scan_partition(partition, take)
     }
 
+    fn partition_of(&self, key: &K) -> Result<PartitionId> {
+        ClusterMap::partition_of(self, key)
+    }
+
+    fn reads(&self, waker: Waker) -> ClusterReads<K, V> {
+        ClusterMap::reads(self, waker)
+    }
+
+    fn listen(&self) -> Result<ClusterListener<K, V>> {
+        ClusterMap::listen(self)
+    }
+
     /// Room as well: somebody makes some, or starts another host.
     fn waits_for(&self, error: &Error) -> bool {
         matches!(
@@ -77,14 +171,43 @@ impl<K: Key + Kept, V: Kept> AnyMap<K, V> for ClusterMap<K, V> {
             ErrorCode::StateUnavailable | ErrorCode::StateUnknown | ErrorCode::LimitReached
         )
     }
+
+    /// It listens to another host then.
+    fn hears_after(&self, error: &Error) -> bool {
+        self.waits_for(error)
+    }
+}
+
+impl<K: Key + Kept, V: Kept> AnyReads<K, V> for ClusterReads<K, V> {
+    fn get(&mut self, key: &K) -> Result<Read<V>> {
+        ClusterReads::get(self, key)
+    }
+
+    fn answer(&mut self) -> Option<(u64, Result<Option<V>>)> {
+        ClusterReads::answer(self)
+    }
+}
+
+impl<K: Key + Kept, V: Kept> AnyListener<K, V> for ClusterListener<K, V> {
+    fn next(&self, patience: Duration) -> Result<Option<MapEvent<K, V>>> {
+        ClusterListener::next(self, patience)
+    }
 }
 
 mod sealed {
-    use super::{ClusterMap, GridMap};
+    use super::{ClusterListener, ClusterMap, ClusterReads, GridMap, MapListener, MapReads};
 
     pub trait Sealed {}
 
     impl<K, V> Sealed for GridMap<K, V> {}
 
     impl<K, V> Sealed for ClusterMap<K, V> {}
+
+    impl<K, V> Sealed for MapReads<K, V> {}
+
+    impl<K, V> Sealed for ClusterReads<K, V> {}
+
+    impl<K, V> Sealed for MapListener<K, V> {}
+
+    impl<K, V> Sealed for ClusterListener<K, V> {}
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use ardea_codec::Kept;
 use ardea_core::{
-    Instance, InstanceContext, Isolation, JobSignals, Key, Ordinal, Outbox, PARTITION_COUNT,
+    Error, Instance, InstanceContext, Isolation, JobSignals, Key, Ordinal, Outbox, PARTITION_COUNT,
     PartitionId, Processor, Progress, Result, Source, Timestamp, Unbounded,
 };
-use ardea_grid_net::{GridMap, MapEvent, MapListener};
+use ardea_grid_net::MapEvent;
 use serde::{Deserialize, Serialize};
 
+use crate::any_map::{AnyListener, AnyMap};
 use crate::patience::Patience;
 
 /// How long a call waits for something to happen.
@@ -32,11 +33,11 @@ pub enum Change<K, V> {
 ///
 /// * What happens to a key comes in the order in which it happens. What happens while the map is read at the beginning may come twice, what was older
 ///   first: the last that comes of a key is what it has.
-/// * Where something was missed, because a member was lost or the job was too slow, that part of the map is read again, and what has changed comes as changes.
+/// * Where something was missed, because a member or host was lost or the job was too slow, that part of the map is read again, and what has changed comes as changes.
 ///   Changes in between that no reading has met are not told.
 /// * For that the source remembers all keys of the map. It does not hand them over: a job that promises to keep its state is refused.
 /// * There is one instance.
-pub fn changes<K: Key + Kept, V: Kept>(map: &GridMap<K, V>) -> Source<Change<K, V>, Unbounded> {
+pub fn changes<K: Key + Kept, V: Kept>(map: &impl AnyMap<K, V>) -> Source<Change<K, V>, Unbounded> {
     let (name, map) = (format!("changes of map {}", map.name()), map.clone());
     let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
         Ok(Box::new(ChangesP::new(map.clone())))
@@ -45,10 +46,10 @@ pub fn changes<K: Key + Kept, V: Kept>(map: &GridMap<K, V>) -> Source<Change<K, 
 }
 
 /// Listens to a map, and reads what it has not heard.
-struct ChangesP<K, V> {
-    map: GridMap<K, V>,
+struct ChangesP<K, V, M: AnyMap<K, V>> {
+    map: M,
     signals: Arc<JobSignals>,
-    listener: Option<MapListener<K, V>>,
+    listener: Option<M::Listener>,
     /// What has to be read.
     unread: VecDeque<PartitionId>,
     /// The keys that those who follow know of, by partition.
@@ -58,8 +59,8 @@ struct ChangesP<K, V> {
     patience: Patience,
 }
 
-impl<K: Key + Kept, V: Kept> ChangesP<K, V> {
-    fn new(map: GridMap<K, V>) -> Self {
+impl<K: Key + Kept, V: Kept, M: AnyMap<K, V>> ChangesP<K, V, M> {
+    fn new(map: M) -> Self {
         ChangesP {
             map,
             signals: Arc::default(),
@@ -74,7 +75,7 @@ impl<K: Key + Kept, V: Kept> ChangesP<K, V> {
     /// Finds out what is to be told next; whether there was something to do.
     fn look(&mut self) -> Result<bool> {
         let Some(listener) = &self.listener else {
-            let listener = self.patience.judge(self.map.name(), self.map.listen())?;
+            let listener = self.judge(self.map.listen())?;
             // First heard, then read: so nothing is missed in between.
             if listener.is_some() {
                 self.listener = listener;
@@ -87,14 +88,18 @@ impl<K: Key + Kept, V: Kept> ChangesP<K, V> {
         if let Some(partition) = self.unread.front().copied() {
             return self.read(partition);
         }
-        let event = listener.next(TURN)?;
+        let heard = listener.next(TURN);
+        let hears = |error: &Error| self.map.hears_after(error);
+        let heard = self.patience.judge_by(hears, self.map.name(), heard)?;
+        let event = heard.flatten();
         let is_any = event.is_some();
         match event {
             Some(MapEvent::Added(key, value) | MapEvent::Updated(key, value)) => {
-                self.note(key, value);
+                let partition = self.map.partition_of(&key)?.index();
+                self.note(partition, key, value);
             }
             Some(MapEvent::Removed(key)) => {
-                let partition = PartitionId::of(&key).index();
+                let partition = self.map.partition_of(&key)?.index();
                 if self.known.entry(partition).or_default().remove(&key) {
                     self.ready.push_back(Change::Removed(key));
                 }
@@ -105,8 +110,14 @@ impl<K: Key + Kept, V: Kept> ChangesP<K, V> {
         Ok(is_any)
     }
 
-    fn note(&mut self, key: K, value: V) {
-        let known = self.known.entry(PartitionId::of(&key).index());
+    /// What came of using the map; none if it has to be tried again.
+    fn judge<T>(&mut self, outcome: Result<T>) -> Result<Option<T>> {
+        let waits = |error: &Error| self.map.waits_for(error);
+        self.patience.judge_by(waits, self.map.name(), outcome)
+    }
+
+    fn note(&mut self, partition: u32, key: K, value: V) {
+        let known = self.known.entry(partition);
         let change = match known.or_default().insert(key.clone()) {
             true => Change::Added(key, value),
             false => Change::Updated(key, value),
@@ -117,11 +128,10 @@ impl<K: Key + Kept, V: Kept> ChangesP<K, V> {
     /// Reads a partition, and tells in what it differs from what is known; whether it could be read.
     fn read(&mut self, partition: PartitionId) -> Result<bool> {
         let mut entries = Vec::new();
-        let outcome = self.map.scan_partitions([partition], |key, value| {
-            entries.push((key, value));
-            true
-        });
-        if self.patience.judge(self.map.name(), outcome)?.is_none() {
+        let outcome = self
+            .map
+            .read(partition, |key, value| entries.push((key, value)));
+        if self.judge(outcome)?.is_none() {
             return Ok(false);
         }
         self.unread.pop_front();
@@ -132,7 +142,7 @@ impl<K: Key + Kept, V: Kept> ChangesP<K, V> {
             .unwrap_or_default();
         for (key, value) in entries {
             gone.remove(&key);
-            self.note(key, value);
+            self.note(partition.index(), key, value);
         }
         for key in gone {
             self.known
@@ -145,7 +155,7 @@ impl<K: Key + Kept, V: Kept> ChangesP<K, V> {
     }
 }
 
-impl<K: Key + Kept, V: Kept> Processor for ChangesP<K, V> {
+impl<K: Key + Kept, V: Kept, M: AnyMap<K, V>> Processor for ChangesP<K, V, M> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.signals = Arc::clone(&context.signals);
         Ok(())

@@ -5,6 +5,7 @@
 //! * [`contents()`]: all that a map has, once; [`changes()`]: that, and then all that happens to it;
 //! * [`put()`], [`remove()`], [`update()`]: sinks that make a map what the records say, the materialised view of a stream; [`merge()`], [`merge_with()`]: sinks that apply a function;
 //! * [`lookup()`]: a step that makes each record of itself and of what a map has of its key.
+//! * Beside them what they use, for processors of one's own: [`MapReads`], [`ClusterReads`]; [`MapListener`], [`ClusterListener`].
 //!
 //! # Invariants
 //!
@@ -48,11 +49,11 @@ mod write;
 
 mod lookup;
 
-pub use any_map::AnyMap;
+pub use any_map::{AnyListener, AnyMap, AnyReads};
 pub use ardea_grid_net::{
     Grid, GridConfig, GridMap, MapEvent, MapListener, MapReads, NearCache, Read,
 };
-pub use ardea_shelter::ClusterMap;
+pub use ardea_shelter::{ClusterListener, ClusterMap, ClusterReads};
 pub use changes::{Change, changes};
 pub use contents::contents;
 pub use lookup::{Lookup, lookup};

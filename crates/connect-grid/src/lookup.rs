@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use ardea_codec::Kept;
 use ardea_core::{
-    Clock, Inbox, Instance, InstanceContext, Key, Ordinal, Outbox, Processor, Result,
+    Clock, Error, Inbox, Instance, InstanceContext, Key, Ordinal, Outbox, Processor, Result,
 };
-use ardea_grid_net::{GridMap, MapReads, Read};
+use ardea_grid_net::Read;
 
+use crate::any_map::{AnyMap, AnyReads};
 use crate::patience::{AGAIN, Patience};
 
 /// How many records are looked up at a time.
@@ -19,17 +20,19 @@ const AT_A_TIME: usize = 1024;
 /// A step that makes a record of each record and of what a map has of its key, for the step `custom` of a pipeline: `join` gets the record, and none if
 /// the map has nothing.
 ///
-/// It never blocks, and keeps the order of the records; some thousand are looked up at a time. What this process's member is the primary of, or has
-/// [near](GridMap::near_cache), is read at once; all else takes a way to another member and back. Each record is joined with what the map has at one moment
+/// It never blocks, and keeps the order of the records; some thousand are looked up at a time. Of a [`GridMap`](crate::GridMap) what this process's member is the primary of, or has
+/// [near](crate::GridMap::near_cache), is read at once; all else takes a way to another member and back. Of a [`ClusterMap`](crate::ClusterMap) all that waits is asked of a host
+/// together, by a thread that each instance has for it. Each record is joined with what the map has at one moment
 /// while it is looked up: a job that goes on from a snapshot joins what comes again with what the map has then.
 ///
 /// It remembers nothing.
-pub fn lookup<T, K, V, U, F, J>(
-    map: &GridMap<K, V>,
+pub fn lookup<T, K, V, U, F, J, M>(
+    map: &M,
     key: F,
     join: J,
-) -> impl Fn(Instance) -> Lookup<T, K, V, U, F, J> + Send + Sync + 'static
+) -> impl Fn(Instance) -> Lookup<T, K, V, U, F, J, M> + Send + Sync + 'static
 where
+    M: AnyMap<K, V>,
     T: Send + 'static,
     K: Key + Kept,
     V: Kept,
@@ -51,16 +54,16 @@ where
 }
 
 /// The processor of [`lookup()`].
-pub struct Lookup<T, K, V, U, F, J> {
-    map: GridMap<K, V>,
+pub struct Lookup<T, K, V, U, F, J, M: AnyMap<K, V>> {
+    map: M,
     key: Arc<F>,
     join: Arc<J>,
-    reads: Option<MapReads<K, V>>,
+    reads: Option<M::Reads>,
     /// What has become of the first records in the inbox, in their order.
     asked: VecDeque<Asked<V>>,
     patience: Patience,
     clock: Clock,
-    types: PhantomData<fn(T) -> U>,
+    types: PhantomData<fn(T, K) -> U>,
 }
 
 /// What has become of a record.
@@ -72,8 +75,9 @@ enum Asked<V> {
     Known(Option<V>),
 }
 
-impl<T, K, V, U, F, J> Lookup<T, K, V, U, F, J>
+impl<T, K, V, U, F, J, M> Lookup<T, K, V, U, F, J, M>
 where
+    M: AnyMap<K, V>,
     T: Send + 'static,
     K: Key + Kept,
     V: Kept,
@@ -92,7 +96,8 @@ where
                 continue;
             }
             let read = reads.get(&(self.key)(record));
-            match self.patience.judge(self.map.name(), read)? {
+            let waits = |error: &Error| self.map.waits_for(error);
+            match self.patience.judge_by(waits, self.map.name(), read)? {
                 Some(Read::Here(value)) => *asked = Asked::Known(value),
                 Some(Read::Later(number)) => *asked = Asked::Under(number),
                 Some(Read::NotNow) | None => return Ok(true),
@@ -104,13 +109,14 @@ where
     /// Takes the answers that have come; whether some have to be asked for again.
     fn hear(&mut self) -> Result<bool> {
         let mut again = false;
-        while let Some((number, answer)) = self.reads.as_mut().and_then(MapReads::answer) {
+        while let Some((number, answer)) = self.reads.as_mut().and_then(AnyReads::answer) {
             let is_it =
                 |asked: &&mut Asked<V>| matches!(asked, Asked::Under(its) if *its == number);
             let Some(asked) = self.asked.iter_mut().find(is_it) else {
                 continue;
             };
-            *asked = match self.patience.judge(self.map.name(), answer)? {
+            let waits = |error: &Error| self.map.waits_for(error);
+            *asked = match self.patience.judge_by(waits, self.map.name(), answer)? {
                 Some(value) => Asked::Known(value),
                 None => {
                     again = true;
@@ -122,8 +128,9 @@ where
     }
 }
 
-impl<T, K, V, U, F, J> Processor for Lookup<T, K, V, U, F, J>
+impl<T, K, V, U, F, J, M> Processor for Lookup<T, K, V, U, F, J, M>
 where
+    M: AnyMap<K, V>,
     T: Send + 'static,
     K: Key + Kept,
     V: Kept,
@@ -166,8 +173,9 @@ where
     }
 }
 
-impl<T, K, V, U, F, J> fmt::Debug for Lookup<T, K, V, U, F, J> {
+impl<T, K, V, U, F, J, M: AnyMap<K, V>> fmt::Debug for Lookup<T, K, V, U, F, J, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lookup({:?}, {} under way)", self.map, self.asked.len())
+        let (name, asked) = (self.map.name(), self.asked.len());
+        write!(f, "Lookup({name:?}, {asked} under way)")
     }
 }
