@@ -67,6 +67,10 @@ const TESTS: &[Test] = &[
         run: maps::a_map_is_changed_from_outside_and_done_away_with,
     },
     Test {
+        name: "a_job_that_follows_a_map_and_looks_up_in_it_knows_what_it_has_whichever_host_is_killed",
+        run: maps::a_job_that_follows_a_map_and_looks_up_in_it_knows_what_it_has_whichever_host_is_killed,
+    },
+    Test {
         name: "a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_killed",
         run: life::a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_killed,
     },

@@ -1,5 +1,6 @@
 //! Maps of the cluster: jobs write to them, people look at them.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 
 use serde_json::Value;
@@ -156,4 +157,64 @@ pub fn a_map_is_changed_from_outside_and_done_away_with() {
     arena.succeed("map drop tally");
     assert!(arena.fail("map get tally 7").contains("ARD-626"));
     assert_eq!(entries(&arena), 0);
+}
+
+/// What the follower has told of each key, if that is what it has found of it.
+fn followed(arena: &Arena) -> BTreeMap<u64, u64> {
+    let told = arena.run("map scan followed --json");
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
+    let entries = told["entries"].as_array().into_iter().flatten();
+    let agreed = entries.filter_map(|it| {
+        let (told, found) = (&it["value"]["told"], &it["value"]["found"]);
+        Some((
+            it["key"].as_u64()?,
+            told.as_u64().filter(|_| told == found)?,
+        ))
+    });
+    agreed.collect()
+}
+
+pub fn a_job_that_follows_a_map_and_looks_up_in_it_knows_what_it_has_whichever_host_is_killed() {
+    let arena = counting();
+    arena.submit_numbers("", "tally out 0 1 follow");
+    let told = |key: u64| {
+        let told = arena.run(&format!("map get followed {key} --json"));
+        let told: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
+        told["value"]["told"].as_u64().unwrap_or(0)
+    };
+    let until_more = || {
+        let before = told(7);
+        arena.until("more is told", || told(7) > before);
+    };
+    until_more();
+    let workers = arena.workers("follower");
+    // The host that tells what happens is one of the two.
+    for _ in 0..2 {
+        until_all_copies(&arena);
+        kill(arena.hosts()[0].1);
+        until_more();
+        arena.succeed("cluster start --workers 2");
+        until_more();
+    }
+    arena.succeed("kill tally --yes");
+    until_all_copies(&arena);
+    let wanted: BTreeMap<u64, u64> = all(&arena).into_iter().collect();
+    assert_eq!(wanted.len() as u64, KEYS);
+    let until_followed = |wanted: &BTreeMap<u64, u64>| {
+        arena.until_none(|| {
+            let followed = followed(&arena);
+            (followed != *wanted).then(|| format!("{followed:?}, not {wanted:?}"))
+        });
+    };
+    until_followed(&wanted);
+
+    // What people change is followed as well.
+    arena.succeed(r#"map put tally 100 {"parity":"none","count":5}"#);
+    arena.succeed("map remove tally 7");
+    let mut wanted = wanted;
+    wanted.insert(100, 5);
+    wanted.remove(&7);
+    until_followed(&wanted);
+    assert_eq!(arena.phase("follower").as_deref(), Some("running"));
+    assert_eq!(arena.workers("follower"), workers);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ardea::core::Parallelism;
 use ardea::core::{Error, ErrorCode};
 use ardea::prelude::*;
-use ardea_connect_grid::{ClusterMap, put};
+use ardea_connect_grid::{Change, ClusterMap, changes, lookup, put, update};
 use serde::{Deserialize, Serialize};
 
 /// How many keys the numbers are counted by.
@@ -29,8 +29,43 @@ struct Counted {
     count: u64,
 }
 
+/// What a key has in the map `followed`: what it was told to be counted to, and what was looked up behind that.
+#[derive(Clone, Serialize, Deserialize)]
+struct Followed {
+    told: u64,
+    found: u64,
+}
+
+/// Another job: what happens to the map `tally`, each with what it has then, makes the map `followed`.
+fn follower() -> ardea::Result<Pipeline> {
+    let map = ClusterMap::<u64, Counted>::new("tally")?;
+    let followed = ClusterMap::<u64, Followed>::new("followed")?;
+    let told = |change: Change<u64, Counted>| match change {
+        Change::Added(key, has) | Change::Updated(key, has) => (key, Some(has.count)),
+        Change::Removed(key) => (key, None),
+    };
+    let p = Pipeline::new("follower");
+    p.read_from(changes(&map))
+        .map(told)
+        .custom::<(u64, Option<Followed>), _>(
+            "found",
+            lookup(
+                &map,
+                |(key, _): &(u64, Option<u64>)| *key,
+                |(key, told), found: Option<Counted>| {
+                    let found = found.map_or(0, |found| found.count);
+                    (key, told.map(|told| Followed { told, found }))
+                },
+            ),
+        )
+        .write_to(update(&followed, |entry: &(u64, Option<Followed>)| {
+            entry.clone()
+        }));
+    Ok(p)
+}
+
 /// `tally FOLDER NUMBERS RATE [HOW]`: so many numbers, so many a second. Another version of it has other keys (`text`), fails with each
-/// record (`fails`), or writes to a map of the cluster (`map`).
+/// record (`fails`), or writes to a map of the cluster (`map`), which yet another job follows (`follow`).
 pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
     let [_, folder, numbers, rate, how @ ..] = arguments else {
         return Err(wrong());
@@ -39,6 +74,9 @@ pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
     let numbers: u64 = numbers.parse().map_err(|_| wrong())?;
     let rate: u64 = rate.parse().map_err(|_| wrong())?;
     let p = Pipeline::new("tally");
+    if how == "follow" {
+        return follower();
+    }
     let two = Parallelism::Exactly(std::num::NonZeroU32::MIN.saturating_add(1));
     let source = generate::at_rate(rate, |number| number)
         .limit(numbers)
