@@ -91,8 +91,12 @@ struct Open {
     held: BTreeMap<Epoch, Snapshot>,
     /// Parts whose snapshot has been made.
     bound: Vec<PartName>,
+    /// The life of the job that makes snapshots now.
+    present: Generation,
     /// The snapshot before which all has been swept.
     swept: Option<SnapshotId>,
+    /// The snapshot for which the master before may have folded something that is still there: it goes when that snapshot is made.
+    left_before: Option<SnapshotId>,
     /// For those who look into the folder when the cluster has forgotten the job.
     notes: Option<KeptNotes>,
 }
@@ -177,7 +181,9 @@ impl Binder {
             before: record.snapshots.clone(),
             held: BTreeMap::new(),
             bound: Vec::new(),
+            present: record.generation,
             swept: None,
+            left_before: None,
         })
     }
 
@@ -199,9 +205,7 @@ impl Binder {
         let Some(open) = open.filter(|_| self.promise.place != Place::Memory) else {
             return;
         };
-        if let Some(newest) = open.known.iter().max() {
-            open.housekeeper.ask(Chore::Close(newest.next()));
-        }
+        open.close();
     }
 }
 
@@ -282,6 +286,8 @@ impl Open {
 
     /// What the record needs stays; all else goes.
     fn keep(&mut self, epochs: &[Epoch], present: Generation) {
+        self.present = present;
+        self.store.begin_generation(present.0);
         self.held.retain(|epoch, _| epochs.contains(epoch));
         self.known.retain(|id| epochs.contains(&id.epoch));
         for id in &self.known {
@@ -298,6 +304,20 @@ impl Open {
         self.sweep(present);
     }
 
+    /// No other snapshot will be made of the job.
+    fn close(&self) {
+        // What can't be listed goes with the folder.
+        if let Ok(listed) = self.folder.list() {
+            let parts = listed
+                .into_iter()
+                .filter(|file| PartName::parse(file.name.as_str()).is_some());
+            let parts = parts.map(|file| (file.name, file.state)).collect();
+            self.housekeeper.ask(Chore::Tidy(parts));
+        }
+        let next = SnapshotId::start_of(self.present.0 + 1);
+        self.housekeeper.ask(Chore::Close(next));
+    }
+
     /// Removes what was begun and never became part of a snapshot, if there can be some: when a mastership or a life begins, and when an epoch
     /// was given up.
     fn sweep(&mut self, present: Generation) {
@@ -310,7 +330,8 @@ impl Open {
         let follows = |before: SnapshotId| {
             before.generation == floor.generation && before.epoch.next() >= floor.epoch
         };
-        if self.swept.is_some_and(follows) {
+        let is_made = |left: SnapshotId| left < floor;
+        if self.swept.is_some_and(follows) && !self.left_before.is_some_and(is_made) {
             self.swept = Some(floor);
             return;
         }
@@ -318,7 +339,8 @@ impl Open {
         let Ok(listed) = self.folder.list() else {
             return;
         };
-        self.swept = Some(floor);
+        let is_first = self.swept.replace(floor).is_none();
+        self.left_before = is_first.then_some(floor);
         // Those of a life that has ended, and of epochs that were given up.
         let left = listed.into_iter().filter_map(|file| {
             let part = PartName::parse(file.name.as_str())?;

@@ -215,13 +215,46 @@ fn blocks_that_no_snapshot_refers_to_go_with_the_job() {
     let mut rig = Rig::new();
     let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];
     rig.commits(1, cuts);
+    let names = |rig: &Rig| {
+        let listed = rig.folder().list().unwrap().into_iter();
+        let mut names: Vec<String> = listed.map(|file| file.name.to_string()).collect();
+        names.sort();
+        names
+    };
+    // The thread that has cleared away what was bound is gone.
+    assert_eq!(rig.parts(), []);
+    let before = names(&rig);
+    rig.binder.make(&rig.record.clone()).unwrap();
     // As what was folded is, for a snapshot that is not made any more.
     rig.saves(1, 1, "c", None);
+    // Of the epoch under way, and of who ended in it.
+    rig.saves(1, 2, "d", Some(1));
+    rig.saves_as(PartKind::Last, 2, 2, "e", Some(1));
     rig.binder.close();
-    let listed = rig.folder().list().unwrap().into_iter();
-    let blocks = listed.filter(|file| file.name.as_str().starts_with("block-"));
-    assert_eq!(blocks.count(), 2);
+    assert_eq!(names(&rig), before);
     assert_eq!(rig.entries(1, 1), pairs(["a", "b"]));
+}
+
+#[test]
+fn what_the_master_before_has_folded_for_the_next_snapshot_goes_when_that_is_made() {
+    let mut rig = Rig::new();
+    let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];
+    rig.commits(1, cuts);
+    rig.record.master = MasterEpoch(2);
+    rig.binder.make(&rig.record.clone()).unwrap();
+    rig.keeps(vec![Epoch(1)], Generation(1));
+    // As the master before has named it.
+    let left = rig.saves(1, 2, "x", None);
+    let name = PartName::from_bytes(&left.receipt.place).unwrap();
+    let file = (name.file().unwrap(), FileState::Whole);
+    rig.folder().remove(&[file]).unwrap();
+    let cuts = [rig.saves(1, 2, "c", Some(1)), rig.saves(2, 2, "d", Some(1))];
+    rig.commits(2, cuts);
+    assert_eq!(rig.parts(), []);
+    let listed = rig.folder().list().unwrap().into_iter();
+    let blocks = listed.filter(|file| file.name.as_str().starts_with("block-1-2-"));
+    assert_eq!(blocks.count(), 2);
+    assert_eq!(rig.entries(1, 2), pairs(["c", "d"]));
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub enum Chore {
     Tidy(Vec<(FileName, FileState)>),
     /// Remove what was written for snapshots before that one and belongs to none.
     Sweep(SnapshotId),
-    /// No other snapshot than those before that one will be made: as `Sweep`, and what was folded for later ones goes too.
+    /// No other snapshot will be made in generations before the one that begins there: as `Sweep`, and what was folded for one goes too.
     Close(SnapshotId),
 }
 
@@ -84,24 +84,15 @@ fn work(
     chores: &Receiver<Chore>,
     trouble: &dyn Fn(Error),
 ) {
-    let (mut fold, mut is_closed): (Option<Fold>, _) = (None, false);
+    let mut keeping = Keeping::of(folder, store);
     loop {
-        let next = match &fold {
+        let next = match keeping.fold {
             Some(_) => chores.recv_timeout(REST),
             None => chores.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         let done = match next {
-            Ok(chore) => {
-                if matches!(chore, Chore::Close(_)) {
-                    (fold, is_closed) = (None, true);
-                }
-                let done = carry_out(folder, store, chore);
-                if !is_closed {
-                    fold = fold.or_else(|| store.fold());
-                }
-                done
-            }
-            Err(RecvTimeoutError::Timeout) => go_on(&mut fold),
+            Ok(chore) => keeping.take(chore),
+            Err(RecvTimeoutError::Timeout) => keeping.go_on(),
             // What is half folded is removed by a later sweep.
             Err(RecvTimeoutError::Disconnected) => return,
         };
@@ -111,31 +102,166 @@ fn work(
     }
 }
 
-fn carry_out(folder: &dyn Folder, store: &SnapshotStore, chore: Chore) -> Result<()> {
-    match chore {
-        Chore::Tidy(stale) => {
-            folder.remove(&stale)?;
-            store.collect().map(drop)
+/// What the thread is at.
+struct Keeping<'a> {
+    folder: &'a dyn Folder,
+    store: &'a SnapshotStore,
+    fold: Option<Fold>,
+    /// Nothing is folded any more.
+    is_closed: bool,
+}
+
+impl<'a> Keeping<'a> {
+    fn of(folder: &'a dyn Folder, store: &'a SnapshotStore) -> Self {
+        Keeping {
+            folder,
+            store,
+            fold: None,
+            is_closed: false,
         }
-        Chore::Sweep(floor) => store.sweep(floor).map(drop),
-        Chore::Close(floor) => {
-            store.forget_folded();
-            store.sweep(floor).map(drop)
+    }
+
+    /// Does a chore, and begins to fold if that is due.
+    fn take(&mut self, chore: Chore) -> Result<()> {
+        let done = self.carry_out(chore);
+        if self.fold.is_none() && !self.is_closed {
+            self.fold = self.store.fold();
         }
+        done
+    }
+
+    fn carry_out(&mut self, chore: Chore) -> Result<()> {
+        match chore {
+            Chore::Tidy(stale) => {
+                self.folder.remove(&stale)?;
+                self.store.collect().map(drop)
+            }
+            Chore::Sweep(floor) => self.store.sweep(floor).map(drop),
+            Chore::Close(floor) => {
+                (self.fold, self.is_closed) = (None, true);
+                self.store.forget_folded();
+                self.store.sweep(floor).map(drop)
+            }
+        }
+    }
+
+    /// Folds a little further.
+    fn go_on(&mut self) -> Result<()> {
+        let Some(folding) = &mut self.fold else {
+            return Ok(());
+        };
+        let step = folding.step(SLICE_BYTES);
+        if !matches!(step, Ok(FoldProgress::More)) {
+            self.fold = None;
+        }
+        step.map(drop)
     }
 }
 
-fn go_on(fold: &mut Option<Fold>) -> Result<()> {
-    let Some(folding) = fold else { return Ok(()) };
-    match folding.step(SLICE_BYTES) {
-        Ok(FoldProgress::More) => Ok(()),
-        Ok(FoldProgress::Done) => {
-            *fold = None;
-            Ok(())
+#[cfg(test)]
+mod tests {
+    use ardea_core::{Epoch, PartitionId, Timestamp};
+    use ardea_snapshot::{Commit, CutKind, CutOf, MemoryFolder, PartitionRange, StoreConfig};
+
+    use super::*;
+
+    fn id(epoch: u64) -> SnapshotId {
+        SnapshotId::new(1, Epoch(epoch))
+    }
+
+    /// A store with so many snapshots that there is something to fold.
+    fn layered(folder: &MemoryFolder) -> SnapshotStore {
+        let config = StoreConfig {
+            most_layers: 2,
+            ..StoreConfig::default()
+        };
+        let store = SnapshotStore::open(Arc::new(folder.clone()), "job", config).unwrap();
+        let mut base = None;
+        for epoch in 1..=4 {
+            let of = CutOf {
+                snapshot: id(epoch),
+                vertex: "counts".into(),
+                instance: 0,
+                instances: 1,
+            };
+            let kind = match base {
+                None => CutKind::Full {
+                    partitions: PartitionRange::ALL,
+                },
+                Some(since) => CutKind::Increment { since },
+            };
+            let mut writer = store.writer(of, kind).unwrap();
+            let partition = PartitionId::from_index(1);
+            writer
+                .set("counts", partition, &epoch.to_le_bytes(), b"value")
+                .unwrap();
+            let commit = Commit {
+                id: id(epoch),
+                base,
+                at: Timestamp::from_secs(5),
+                cuts: vec![writer.finish().unwrap()],
+            };
+            store.commit(&commit).unwrap();
+            base = Some(id(epoch));
         }
-        Err(error) => {
-            *fold = None;
-            Err(error)
-        }
+        store
+    }
+
+    fn files(folder: &MemoryFolder) -> usize {
+        folder.list().unwrap().len()
+    }
+
+    /// What is left when the store is closed after so much folding is what snapshots refer to.
+    fn closed_after(go_on: impl Fn(&mut Keeping<'_>)) {
+        let folder = MemoryFolder::new();
+        let store = layered(&folder);
+        let before = files(&folder);
+        let mut keeping = Keeping::of(&folder, &store);
+        keeping.take(Chore::Sweep(id(1))).unwrap();
+        assert!(keeping.fold.is_some(), "it is time to fold");
+        go_on(&mut keeping);
+        keeping.take(Chore::Close(SnapshotId::start_of(2))).unwrap();
+        assert!(keeping.fold.is_none());
+        assert_eq!(files(&folder), before);
+        store.snapshot(id(4)).unwrap().verify().unwrap();
+        keeping.take(Chore::Tidy(Vec::new())).unwrap();
+        assert!(keeping.fold.is_none(), "it is closed");
+    }
+
+    #[test]
+    fn a_fold_that_is_under_way_ends_when_no_other_snapshot_will_be_made() {
+        closed_after(|_| {});
+    }
+
+    #[test]
+    fn what_was_folded_for_a_snapshot_that_will_not_be_made_goes() {
+        closed_after(|keeping| {
+            let before = keeping.folder.list().unwrap().len();
+            while keeping.fold.is_some() {
+                keeping.go_on().unwrap();
+            }
+            assert!(keeping.folder.list().unwrap().len() > before);
+        });
+    }
+
+    #[test]
+    fn what_was_written_for_the_epoch_under_way_goes_when_it_is_not_committed_any_more() {
+        let folder = MemoryFolder::new();
+        let store = layered(&folder);
+        let before = files(&folder);
+        let of = CutOf {
+            snapshot: id(5),
+            vertex: "counts".into(),
+            instance: 0,
+            instances: 1,
+        };
+        let mut writer = store
+            .writer(of, CutKind::Increment { since: id(4) })
+            .unwrap();
+        writer.set("counts", None, b"key", b"value").unwrap();
+        writer.finish().unwrap();
+        let mut keeping = Keeping::of(&folder, &store);
+        keeping.take(Chore::Close(SnapshotId::start_of(2))).unwrap();
+        assert_eq!(files(&folder), before);
     }
 }

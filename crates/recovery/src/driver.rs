@@ -14,8 +14,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use ardea_control::{
-    Epochs, EpochsAction, EpochsEvent, EpochsOver, EpochsRecord, Generation, RequestId, StoreReply,
-    StoreRequest, StoreVersion,
+    Epochs, EpochsAction, EpochsEvent, EpochsOver, EpochsRecord, Generation, Needed, RequestId,
+    StoreReply, StoreRequest, StoreVersion,
 };
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_cuts::{Chore, Housekeeper};
@@ -207,8 +207,10 @@ impl<'a> Driver<'a> {
         self.keep_end(recorded)?;
         let stale = self.home.take_stale();
         self.housekeeper.ask(Chore::Tidy(stale));
-        if let Some(behind) = self.behind_newest() {
-            self.housekeeper.ask(Chore::Close(behind));
+        // Another process may go on already: in a later generation.
+        if let Some(over) = self.home.epochs().map(|epochs| epochs.generation) {
+            let next = SnapshotId::start_of(over.0 + 1);
+            self.housekeeper.ask(Chore::Close(next));
         }
         let figures = self.shared.figures(|figures| figures.clone());
         Ok(Survived { end, figures })
@@ -248,7 +250,7 @@ impl<'a> Driver<'a> {
                 self.untold
                     .push_back(EpochsEvent::NotBegun { generation, reason });
             }
-            EpochsAction::Keep(needed) => self.keep(&needed.epochs, needed.below),
+            EpochsAction::Keep(needed) => self.keep(&needed),
             EpochsAction::Reply(id, outcome) => {
                 if !self.saved(id, &outcome)
                     && let Err(why) = outcome
@@ -335,8 +337,10 @@ impl<'a> Driver<'a> {
     }
 
     /// What has to stay, and what may go.
-    fn keep(&mut self, epochs: &[Epoch], below: Epoch) {
-        self.next = below;
+    fn keep(&mut self, needed: &Needed) {
+        let epochs = &needed.epochs;
+        self.next = needed.below;
+        self.home.store().begin_generation(needed.generation.0);
         self.held.retain(|epoch, _| epochs.contains(epoch));
         for epoch in epochs {
             if !self.held.contains_key(epoch)

@@ -43,7 +43,8 @@ pub enum CutKind {
         since: SnapshotId,
     },
     /// Nothing has changed since the snapshot before: the instance has ended, for example. What it wrote for committed snapshots goes on
-    /// to count; what it wrote for an epoch that was given up has to come again, as an increment.
+    /// to count; what it wrote for an epoch that was given up has to come again, as an increment. It may say that
+    /// [something older](CutReceipt::outdating) counts no more.
     Unchanged,
 }
 

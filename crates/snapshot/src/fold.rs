@@ -2,6 +2,9 @@
 //!
 //! A committed snapshot is never touched by it. What was folded waits until the next snapshot is committed, which refers to it instead of
 //! to what it was made of; those blocks go when no snapshot refers to them any more.
+//!
+//! Its own blocks are named for that next snapshot. Whoever made snapshots before, and does not know yet that another goes on, [sweeps](crate::SnapshotStore::sweep)
+//! what was written for those that it knows of: so it never removes what is folded here, and not referred to yet.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -78,9 +81,9 @@ impl Fold {
     pub(crate) fn begin(shared: &Arc<Shared>, snapshot: Snapshot) -> Option<Self> {
         let (vertex, layers) = choose(shared, &snapshot)?;
         let chain = &snapshot.layers(&vertex)[layers.clone()];
-        let newest = chain.last()?;
         let folder = Arc::clone(&shared.folder);
-        let files = BlockFiles::new(folder, &shared.job, &vertex, newest.from);
+        let wanted_by = shared.state().folds_for(snapshot.id());
+        let files = BlockFiles::new(folder, &shared.job, &vertex, wanted_by);
         if !shared.state().begin_fold(&vertex, files.writer()) {
             return None;
         }

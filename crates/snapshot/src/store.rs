@@ -74,6 +74,8 @@ pub(crate) struct State {
     damaged: BTreeMap<SnapshotId, Error>,
     /// Manifests of commits that failed, which may be there all the same and could not be removed.
     doubtful: BTreeMap<SnapshotId, Vec<u8>>,
+    /// The generation in which snapshots are made, as far as it was told.
+    generation: u64,
     /// Vertices that are being folded, or whose folded layer waits for the next commit, and who writes it.
     folding: BTreeMap<String, WriterToken>,
     finished: Vec<Finished>,
@@ -242,6 +244,13 @@ impl SnapshotStore {
                 Err(error)
             }
         }
+    }
+
+    /// From now on snapshots are made in this generation, which is recorded: what is folded is named for it. To be told before anything is folded
+    /// where those who made snapshots before may not have heard that they were followed, and sweep once more.
+    pub fn begin_generation(&self, generation: u64) {
+        let mut state = self.shared.state();
+        state.generation = state.generation.max(generation);
     }
 
     /// No other snapshot will be made that would refer to what was folded since the last: the next [sweep](Self::sweep) removes that.
@@ -444,6 +453,12 @@ impl Shared {
 }
 
 impl State {
+    /// For which snapshot blocks are written that are folded while this is the newest: none that whoever made that, or an earlier one, knows to
+    /// be over.
+    pub fn folds_for(&self, newest: SnapshotId) -> SnapshotId {
+        newest.next().max(SnapshotId::start_of(self.generation))
+    }
+
     /// Takes a vertex for folding; false if somebody has it.
     pub fn begin_fold(&mut self, vertex: &str, writer: WriterToken) -> bool {
         if self.folding.contains_key(vertex) {

@@ -54,6 +54,12 @@ impl KeptState {
             };
         }
         for (state, before) in chunk.outdated() {
+            if before > cut.epoch {
+                let (before, own) = (before.0, cut.epoch.0);
+                return Err(format!(
+                    "the cut of epoch {own} calls outdated what is older than epoch {before}: {state:?}"
+                ));
+            }
             let counts = |place: &Place, it: &Written| place.0 != state || it.epoch >= before;
             kept.entries.retain(|place, it| counts(place, it));
         }

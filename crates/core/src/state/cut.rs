@@ -118,7 +118,7 @@ impl<'a> CutWriter<'a> {
     }
 
     /// Says that of this state nothing counts any more that this instance, or another one whose partitions it has, wrote in a cut before that epoch of this
-    /// life, or in any of an earlier life. Keys that are there have to be removed all the same.
+    /// life, or in any of an earlier life. That epoch is the cut's own at the latest. Keys that are there have to be removed all the same.
     ///
     /// Where all instances say so, snapshots let go of what is that old, and need not read and write it again with what is newer. It is for state that is
     /// written anew all the time, as that of windows.

@@ -1,6 +1,7 @@
 //! Whose folder it is.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use ardea_core::ErrorCode;
 use ardea_engine::Node;
 use ardea_recovery::{Survival, SurvivalEnd, Surviving, look};
-use ardea_snapshot::{Folder, MemoryFolder};
+use ardea_snapshot::{DiskFolder, Folder, MemoryFolder, SnapshotId, SnapshotStore, StoreConfig};
 
 use crate::accounts;
 use crate::site::{
@@ -129,6 +130,7 @@ fn what_is_in_a_folder_can_be_looked_at_and_few_files_are_left_in_it() {
     assert!(manifests(".record") <= 2, "{}", manifests(".record"));
     assert!(manifests(".manifest") <= 4, "{}", manifests(".manifest"));
     assert_eq!(manifests(".writing"), 0);
+    assert_nothing_is_left(&state);
     let nothing = tempfile::tempdir().unwrap();
     assert_eq!(
         look(nothing.path(), false).unwrap_err().code(),
@@ -136,6 +138,28 @@ fn what_is_in_a_folder_can_be_looked_at_and_few_files_are_left_in_it() {
     );
     let error = look(&nothing.path().join("x"), false).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ReadFailed);
+}
+
+/// Whether all blocks in a job's folder belong to its snapshots.
+fn assert_nothing_is_left(state: &Path) {
+    let folder = Arc::new(DiskFolder::open(state).unwrap());
+    let store = SnapshotStore::open(folder, "windows", StoreConfig::default()).unwrap();
+    let all = SnapshotId::start_of(u64::MAX);
+    assert_eq!(store.sweep(all).unwrap().files, 0);
+}
+
+#[test]
+fn what_a_job_that_was_stopped_has_begun_to_write_is_not_left_in_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = held(folder.path(), NUMBERS);
+    for _ in 0..5 {
+        let lived = with(&job, &survival(folder.path()), |handle| {
+            some_snapshots(handle);
+            handle.stop();
+        });
+        assert_eq!(lived.unwrap().end, SurvivalEnd::Stopped);
+        assert_nothing_is_left(&folder.path().join("state"));
+    }
 }
 
 #[test]

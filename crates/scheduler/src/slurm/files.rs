@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::runner::folders::{ContainerFolder, JobFolder};
 use crate::runner::records::{self, EndFile, cannot};
-use crate::{LaunchPlan, RunningContainer};
+use crate::{KEEPS_MEMORY, LaunchPlan, RunningContainer};
 
 /// The script that keeps a container running.
 const SCRIPT: &str = include_str!("container.sh");
@@ -165,5 +165,7 @@ fn environment(launch: &LaunchPlan) -> Result<String> {
         let value = value.replace('\'', r"'\''");
         text.push_str(&format!("export {name}='{value}'\n"));
     }
+    text.push_str(KEEPS_MEMORY);
+    text.push('\n');
     Ok(text)
 }

@@ -87,8 +87,9 @@ impl SnapshotStore {
     /// of a part of a snapshot.
     ///
     /// The caller knows that nobody who counts writes for a snapshot before `floor` any more: it is what follows the snapshot that
-    /// was committed last or given up last, or [`SnapshotId::start_of`] a generation that begins. What somebody of an earlier
-    /// generation writes all the same, who has not heard of its end, goes with the next call.
+    /// was committed last or given up last, or [`SnapshotId::start_of`] a generation that begins, or would begin next. What somebody of an
+    /// earlier generation writes all the same, who has not heard of its end, goes with the next call. A caller that has been followed by
+    /// another, and doesn't know it, takes nothing from that one.
     ///
     /// Costs a listing of the folder.
     ///

@@ -1,8 +1,9 @@
-//! Whole stores: random histories, damage, killed processes, and folders that refuse.
+//! Whole stores: random histories, damage, killed processes, those that are followed by others, and folders that refuse.
 
 mod cuts;
 mod damage;
 mod folders;
+mod followed;
 mod histories;
 mod killed;
 mod refused;

@@ -190,7 +190,7 @@ fn a_manifest_that_could_not_be_read_is_tried_again_by_whoever_asks_and_before_a
     let why = store.snapshot(newest).expect_err("nobody answers");
     assert_eq!(why.code(), ErrorCode::ReadFailed);
     // Nothing goes that it may refer to.
-    assert_eq!(store.sweep(id(2, 0)).expect("swept").files, 0);
+    assert_eq!(store.sweep(newest.next()).expect("swept").files, 0);
 
     folder.hides_manifests.store(false, Ordering::SeqCst);
     store

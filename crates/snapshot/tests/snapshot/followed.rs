@@ -1,0 +1,82 @@
+//! Of two that make snapshots of a job one goes on, and the other has not heard of it yet: it takes nothing from the one that goes on.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ardea_snapshot::*;
+
+use crate::site::*;
+
+fn open(folder: &MemoryFolder) -> SnapshotStore {
+    SnapshotStore::open(Arc::new(folder.clone()), JOB, small()).expect("opened")
+}
+
+/// Writes one more key, and makes a snapshot of that.
+fn add(store: &SnapshotStore, base: Option<SnapshotId>, id: SnapshotId, model: &mut Model) {
+    let key = ("s", some_partition(1), vec![id.epoch.0 as u8]);
+    model.insert(key.clone(), vec![7; 30]);
+    let of = cut_of(id, 0, 1);
+    let cut = match base {
+        None => write_full(store, of, model),
+        Some(since) => write_increment(store, of, since, model, &BTreeSet::from([key])),
+    };
+    let commit = commit(id, base, vec![cut.expect("written")]);
+    store.commit(&commit).expect("committed");
+}
+
+/// One makes snapshots and is followed by another in the generation `next`, which folds; then the first sweeps before this snapshot.
+fn overtake(next: u64, floor: SnapshotId) {
+    let folder = MemoryFolder::new();
+    let (first, mut model) = (open(&folder), Model::new());
+    let mut base = None;
+    for epoch in 1..=5 {
+        add(&first, base, id(1, epoch), &mut model);
+        base = Some(id(1, epoch));
+    }
+    let second = open(&folder);
+    second.begin_generation(next);
+    let mut fold = second.fold().expect("there are five layers");
+    while fold.step(50).expect("folded") == FoldProgress::More {
+        first.sweep(floor).expect("swept");
+    }
+    first.forget_folded();
+    first.sweep(floor).expect("swept");
+    add(&second, base, id(next, 6), &mut model);
+    let latest = second.latest().expect("whole").expect("there");
+    assert!(latest.report().vertices[0].layers < 6, "it was folded");
+    latest.verify().expect("whole");
+    assert_eq!(read(&latest, 2).expect("whole"), model);
+    // Nor by what it is told to do next.
+    first.collect().expect("collected");
+    first.sweep(floor).expect("swept");
+    latest.verify().expect("whole");
+}
+
+#[test]
+fn who_clears_away_behind_its_newest_snapshot_leaves_what_another_has_folded_of_it() {
+    overtake(1, id(1, 6));
+}
+
+#[test]
+fn who_has_ended_leaves_what_the_next_generation_has_folded() {
+    overtake(2, SnapshotId::start_of(2));
+}
+
+#[test]
+fn what_somebody_has_folded_who_is_gone_goes_with_a_sweep_behind_the_next_snapshot() {
+    let folder = MemoryFolder::new();
+    let (first, mut model) = (open(&folder), Model::new());
+    let mut base = None;
+    for epoch in 1..=5 {
+        add(&first, base, id(1, epoch), &mut model);
+        base = Some(id(1, epoch));
+    }
+    let mut fold = first.fold().expect("there are five layers");
+    while fold.step(50).expect("folded") == FoldProgress::More {}
+    drop((fold, first));
+    let second = open(&folder);
+    add(&second, base, id(1, 6), &mut model);
+    second.collect().expect("collected");
+    second.sweep(id(1, 7)).expect("swept");
+    assert_nothing_is_left(&folder);
+}
