@@ -161,11 +161,11 @@ impl Snapshots for Archives {
     }
 
     fn gone(&self, job: &JobRef) {
-        let archive = self.jobs().remove(job);
-        if let Some(asks) = archive.and_then(|archive| archive.asks) {
-            // A thread that is gone has left no more than a few files.
+        // Who has promised nothing has nothing to clear away, and a thread that is gone has left no more than a few files.
+        if let Ok(asks) = self.way(job) {
             let _ = asks.send(Ask::Close);
         }
+        self.jobs().remove(job);
     }
 }
 

@@ -9,12 +9,12 @@ use ardea_control::{
     BROUGHT, EpochsRecord, Generation, JobRef, MasterEpoch, Needed, RecordedSnapshot,
 };
 use ardea_core::{Clock, Epoch, Error, ErrorCode, Result};
-use ardea_cuts::{Chore, Housekeeper, block_config};
+use ardea_cuts::{Chore, Housekeeper, Swept, block_config};
 use ardea_recovery::KeptNotes;
 use ardea_shelter::Shelter;
 use ardea_snapshot::{
-    Commit, CutKind, CutOf, CutReceipt, FileState, Folder, Snapshot, SnapshotId, SnapshotStore,
-    StoreConfig,
+    Commit, CutKind, CutOf, CutReceipt, FileName, FileState, Folder, Snapshot, SnapshotId,
+    SnapshotStore, StoreConfig,
 };
 
 use crate::part::{Part, PartKind, PartName};
@@ -91,12 +91,7 @@ struct Open {
     held: BTreeMap<Epoch, Snapshot>,
     /// Parts whose snapshot has been made.
     bound: Vec<PartName>,
-    /// The life of the job that makes snapshots now.
-    present: Generation,
-    /// The snapshot before which all has been swept.
-    swept: Option<SnapshotId>,
-    /// The snapshot for which the master before may have folded something that is still there: it goes when that snapshot is made.
-    left_before: Option<SnapshotId>,
+    swept: Swept,
     /// For those who look into the folder when the cluster has forgotten the job.
     notes: Option<KeptNotes>,
 }
@@ -165,6 +160,11 @@ impl Binder {
             ..StoreConfig::default()
         };
         let store = SnapshotStore::open(Arc::clone(&folder), &self.job.name, config)?;
+        // Before anything is folded or collected.
+        store.begin_generation(record.generation.0);
+        let held = record.snapshots.iter();
+        let held = held.filter_map(|kept| Some((kept.epoch, store.snapshot(id_of(kept)).ok()?)));
+        let held = held.collect();
         let job = self.job.clone();
         let housekeeper = Housekeeper::start(Arc::clone(&folder), store.clone(), move |error| {
             eprintln!("job {job}: old snapshots could not be cleared away: {error}");
@@ -179,11 +179,9 @@ impl Binder {
             // What a master finds in its record was made by those before it.
             known: record.snapshots.iter().map(|kept| id_of(kept)).collect(),
             before: record.snapshots.clone(),
-            held: BTreeMap::new(),
+            held,
             bound: Vec::new(),
-            present: record.generation,
-            swept: None,
-            left_before: None,
+            swept: Swept::default(),
         })
     }
 
@@ -192,20 +190,29 @@ impl Binder {
         let Some(open) = &mut self.open else {
             return;
         };
-        if let Err(error) = open.note(needed) {
+        let stale = open.note(needed).unwrap_or_else(|error| {
             let job = &self.job;
             eprintln!("job {job}: its snapshots could not be noted beside them: {error}");
-        }
-        open.keep(&needed.epochs, needed.generation);
+            Vec::new()
+        });
+        open.keep(&needed.epochs, needed.generation, stale);
     }
 
-    /// Clears away what was written for snapshots that will not be made. What is in the memory of hosts only goes with the job.
+    /// Clears away what was written for snapshots that will not be made: the containers of the job have ended. What is in the memory of hosts only goes
+    /// with the job.
     fn close(&mut self) {
-        let open = self.open.take();
-        let Some(open) = open.filter(|_| self.promise.place != Place::Memory) else {
+        if self.promise.place == Place::Memory {
             return;
+        }
+        // A master that found the job at its end has made nothing.
+        let open = match self.open.take() {
+            Some(open) => Ok(open),
+            None => self.open(&EpochsRecord::new(self.job.clone())),
         };
-        open.close();
+        if let Err(error) = open.and_then(|open| open.close()) {
+            let job = &self.job;
+            eprintln!("job {job}: what it had begun to write could not be cleared away: {error}");
+        }
     }
 }
 
@@ -272,21 +279,23 @@ impl Open {
     }
 
     /// Notes what counts, before anything that did is cleared away. What was brought from elsewhere doesn't: it is in the form of another program.
-    fn note(&mut self, needed: &Needed) -> Result<()> {
+    fn note(&mut self, needed: &Needed) -> Result<Vec<(FileName, FileState)>> {
         let Some(notes) = &mut self.notes else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         let known = self.known.iter().copied();
         let own = known.filter(|id| id.generation != BROUGHT.0);
         let kept = own.filter(|id| needed.epochs.contains(&id.epoch));
-        let stale = notes.note(needed.committed, kept)?;
-        self.housekeeper.ask(Chore::Tidy(stale));
-        Ok(())
+        notes.note(needed.committed, kept)
     }
 
-    /// What the record needs stays; all else goes.
-    fn keep(&mut self, epochs: &[Epoch], present: Generation) {
-        self.present = present;
+    /// What the record needs stays; all else goes, and so do these files.
+    fn keep(
+        &mut self,
+        epochs: &[Epoch],
+        present: Generation,
+        mut stale: Vec<(FileName, FileState)>,
+    ) {
         self.store.begin_generation(present.0);
         self.held.retain(|epoch, _| epochs.contains(epoch));
         self.known.retain(|id| epochs.contains(&id.epoch));
@@ -298,49 +307,34 @@ impl Open {
             }
         }
         let bound = std::mem::take(&mut self.bound);
-        let stale = bound.into_iter().filter(|part| is_stale(part, present));
-        let stale = stale.filter_map(|part| Some((part.file().ok()?, FileState::Whole)));
-        self.housekeeper.ask(Chore::Tidy(stale.collect()));
+        let bound = bound.into_iter().filter(|part| is_stale(part, present));
+        stale.extend(bound.filter_map(|part| Some((part.file().ok()?, FileState::Whole))));
+        self.housekeeper.ask(Chore::Tidy(stale));
         self.sweep(present);
     }
 
-    /// No other snapshot will be made of the job.
-    fn close(&self) {
-        // What can't be listed goes with the folder.
-        if let Ok(listed) = self.folder.list() {
-            let parts = listed
-                .into_iter()
-                .filter(|file| PartName::parse(file.name.as_str()).is_some());
-            let parts = parts.map(|file| (file.name, file.state)).collect();
-            self.housekeeper.ask(Chore::Tidy(parts));
-        }
-        let next = SnapshotId::start_of(self.present.0 + 1);
-        self.housekeeper.ask(Chore::Close(next));
+    /// No other snapshot will be made of the job, and nobody goes on in its folder.
+    fn close(&self) -> Result<()> {
+        let listed = self.folder.list()?.into_iter();
+        let parts = listed.filter(|file| PartName::parse(file.name.as_str()).is_some());
+        let parts = parts.map(|file| (file.name, file.state)).collect();
+        self.housekeeper.ask(Chore::Tidy(parts));
+        let all = SnapshotId::start_of(u64::MAX);
+        self.housekeeper.ask(Chore::Close(all));
+        Ok(())
     }
 
-    /// Removes what was begun and never became part of a snapshot, if there can be some: when a mastership or a life begins, and when an epoch
-    /// was given up.
+    /// Removes what was begun and never became part of a snapshot, if there can be some.
     fn sweep(&mut self, present: Generation) {
         let committed = self.known.iter().max().copied();
-        let floor = match committed.filter(|id| id.generation == present.0) {
-            // What instances left at their ends, and is in no snapshot yet, was written for one behind this.
-            Some(id) => id.next(),
-            None => SnapshotId::start_of(present.0),
-        };
-        let follows = |before: SnapshotId| {
-            before.generation == floor.generation && before.epoch.next() >= floor.epoch
-        };
-        let is_made = |left: SnapshotId| left < floor;
-        if self.swept.is_some_and(follows) && !self.left_before.is_some_and(is_made) {
-            self.swept = Some(floor);
+        let Some(floor) = self.swept.due(committed, present.0) else {
             return;
-        }
+        };
         // What can't be listed now is when the next epoch is committed.
         let Ok(listed) = self.folder.list() else {
+            self.swept = Swept::default();
             return;
         };
-        let is_first = self.swept.replace(floor).is_none();
-        self.left_before = is_first.then_some(floor);
         // Those of a life that has ended, and of epochs that were given up.
         let left = listed.into_iter().filter_map(|file| {
             let part = PartName::parse(file.name.as_str())?;

@@ -258,6 +258,33 @@ fn what_the_master_before_has_folded_for_the_next_snapshot_goes_when_that_is_mad
 }
 
 #[test]
+fn what_the_record_has_is_held_before_anything_is_collected() {
+    let mut rig = Rig::new();
+    let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];
+    rig.commits(1, cuts);
+    rig.record.master = MasterEpoch(2);
+    rig.binder.make(&rig.record.clone()).unwrap();
+    let open = rig.binder.open.as_ref().unwrap();
+    assert!(open.held.keys().eq(&[Epoch(1)]));
+}
+
+#[test]
+fn a_job_that_is_found_at_its_end_leaves_no_more_than_its_snapshots() {
+    let mut rig = Rig::new();
+    let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];
+    rig.commits(1, cuts);
+    rig.saves(1, 2, "c", Some(1));
+    // Who ends the job has made nothing of it.
+    rig.binder = Binder::new(job(), promise(&rig.place), rig.told.clone(), None);
+    rig.binder.close();
+    assert_eq!(rig.parts(), []);
+    let listed = rig.folder().list().unwrap().into_iter();
+    let blocks = listed.filter(|file| file.name.as_str().starts_with("block-"));
+    assert_eq!(blocks.count(), 2);
+    assert_eq!(rig.entries(1, 1), pairs(["a", "b"]));
+}
+
+#[test]
 fn the_same_record_again_makes_nothing_again() {
     let mut rig = Rig::new();
     let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];

@@ -14,8 +14,8 @@ use ardea_core::{
 
 /// Gives the key of each record a value, as `entry` says: the materialised view of a stream of news.
 ///
-/// The last record of a key is the one that stays, so a record that comes again after a failure changes nothing in the end (idempotent). Records of a key must
-/// come over one instance: there is one, unless told otherwise. A part of the map that can't be written at the moment is waited for; so is room in a
+/// The last record of a key is the one that stays, so a record that comes again after a failure changes nothing in the end (idempotent). Records of a key
+/// come over one instance, whatever their number; which of them is the last is for the steps before to say: let one instance of those have all of a key, as behind `key_by`. A part of the map that can't be written at the moment is waited for; so is room in a
 /// [`ClusterMap`](crate::ClusterMap), and a member of a grid of one's own that is full fails the job.
 pub fn put<T, K, V>(
     map: &impl AnyMap<K, V>,
@@ -56,6 +56,7 @@ where
     V: Kept,
 {
     let (name, map, entry) = (format!("map {}", map.name()), map.clone(), Arc::new(entry));
+    let key_of = Arc::clone(&entry);
     let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
         Ok(Box::new(WriteP {
             map: map.clone(),
@@ -66,6 +67,7 @@ where
         }))
     };
     Sink::new(name, Arc::new(supply))
+        .keyed(move |record| key_of(record).0)
         .isolation(Isolation::Thread)
         .delivering(Delivery::Idempotent)
 }

@@ -91,6 +91,21 @@ fn a_map_is_what_the_records_say_last() -> Result<()> {
 }
 
 #[test]
+fn the_last_record_of_a_key_stays_however_many_instances_write() -> Result<()> {
+    let [first, second] = grids();
+    let map = numbers(&first);
+    let p = Pipeline::new("put");
+    let records: Vec<(u64, u64)> = (0..100_000).map(|n| (n % 10, n)).collect();
+    let four = Parallelism::Exactly(NonZeroU32::MIN.saturating_add(3));
+    let sink = put(&map, |record: &(u64, u64)| *record).parallelism(four);
+    p.read_from(items(records)).write_to(sink);
+    p.run()?;
+    let wanted: BTreeMap<u64, u64> = (0..10).map(|key| (key, 99_990 + key)).collect();
+    assert_eq!(content(&numbers(&second)), wanted);
+    Ok(())
+}
+
+#[test]
 fn a_function_is_applied_in_order_for_each_record() -> Result<()> {
     let [first, _second] = grids();
     let sums = numbers(&first);

@@ -19,7 +19,7 @@ pub(crate) struct Timing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Saying {
     pub watermark: Option<Watermark>,
-    pub turned_idle: bool,
+    pub is_idle: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,9 +53,14 @@ pub(crate) struct Partitions {
     latest: usize,
     merge: WatermarkMerge,
     timing: Timing,
-    /// Whether it has been said that all are silent.
-    is_idle: bool,
+    /// When it was said that all are silent.
+    said_idle: Option<Duration>,
+    /// When it was looked last.
+    looked: Duration,
 }
+
+/// Who has not looked for so long has been stopped, or has not been read: that is no silence.
+const LOOKS_WITHIN: Duration = Duration::from_secs(1);
 
 impl Partitions {
     pub fn new(timing: Timing) -> Self {
@@ -64,14 +69,15 @@ impl Partitions {
             latest: 0,
             merge: WatermarkMerge::new(0),
             timing,
-            is_idle: false,
+            said_idle: None,
+            looked: Duration::ZERO,
         }
     }
 
     /// A partition more; `is_bounded` if only what it holds now is to be read. False if there is nothing to read in it.
     pub fn add(&mut self, found: Found, is_bounded: bool) -> bool {
         self.merge.add();
-        self.is_idle = false;
+        self.said_idle = None;
         let mut slot = Slot {
             partition: found.partition,
             next: found.next,
@@ -149,11 +155,25 @@ impl Partitions {
     /// What is to be said of time after some messages, or after none for a while.
     pub fn time(&mut self, now: Duration) -> Saying {
         let mut saying = Saying::default();
+        let slept = now.saturating_sub(self.looked);
+        self.looked = now;
+        let wakes = self.merge.is_idle() && self.slots.iter().any(|slot| slot.is_touched);
+        for (input, slot) in self.slots.iter_mut().enumerate() {
+            match &mut slot.state {
+                State::AtEnd(since) if slept > LOOKS_WITHIN => *since += slept,
+                // When all have been silent the silence of each counts anew.
+                State::Idle if wakes => {
+                    slot.state = State::AtEnd(now);
+                    self.merge.record(input);
+                }
+                _ => {}
+            }
+        }
         for (input, slot) in self.slots.iter_mut().enumerate() {
             let mut rose = None;
             if std::mem::take(&mut slot.is_touched) {
                 self.merge.record(input);
-                self.is_idle = false;
+                self.said_idle = None;
                 if slot.highest.is_event_time() {
                     let time = slot.highest - self.timing.disorder;
                     rose = self.merge.advance(input, Watermark(time));
@@ -174,7 +194,12 @@ impl Partitions {
         saying.watermark = saying.watermark.filter(|mark| *mark != Watermark::END);
         let is_idle =
             self.merge.is_idle() || (self.slots.is_empty() && self.timing.idle_after.is_some());
-        saying.turned_idle = is_idle && !std::mem::replace(&mut self.is_idle, is_idle);
+        let again = self.timing.idle_after.unwrap_or_default();
+        let is_said = |said: Duration| now.saturating_sub(said) < again;
+        saying.is_idle = is_idle && !self.said_idle.is_some_and(is_said);
+        if saying.is_idle {
+            self.said_idle = Some(now);
+        }
         saying
     }
 
@@ -230,8 +255,21 @@ mod tests {
     fn said(watermark: i64) -> Saying {
         Saying {
             watermark: Some(Watermark(at(watermark))),
-            turned_idle: false,
+            is_idle: false,
         }
+    }
+
+    /// What is said first when it is looked again and again from one time to the other.
+    fn looked(partitions: &mut Partitions, from: Duration, to: Duration) -> Saying {
+        let mut now = from;
+        while now <= to {
+            let saying = partitions.time(now);
+            if saying != Saying::default() {
+                return saying;
+            }
+            now += LOOKS_WITHIN / 2;
+        }
+        Saying::default()
     }
 
     const SOON: Duration = Duration::from_secs(1);
@@ -270,28 +308,55 @@ mod tests {
     fn a_partition_is_idle_at_its_end_and_never_before() {
         let mut partitions = partitions(2, false);
         partitions.message(0, 0, at(100));
+        let nothing = Saying::default();
         assert_eq!(
-            partitions.time(LATER),
-            Saying::default(),
+            looked(&mut partitions, SOON, LATER),
+            nothing,
             "there may be more"
         );
-        partitions.at_end(1, SOON);
-        assert_eq!(partitions.time(SOON), Saying::default());
-        assert_eq!(partitions.time(LATER), said(99));
-        partitions.at_end(0, LATER);
-        assert!(partitions.time(LATER + LATER).turned_idle);
-        assert!(!partitions.time(LATER + LATER).turned_idle, "once");
+        partitions.at_end(1, LATER);
+        assert_eq!(looked(&mut partitions, LATER, 2 * LATER), said(99));
+        partitions.at_end(0, 2 * LATER);
+        assert!(looked(&mut partitions, 2 * LATER, 3 * LATER).is_idle);
+        assert!(!partitions.time(3 * LATER).is_idle, "it was said");
         partitions.message(1, 0, at(40));
         assert_eq!(
-            partitions.time(LATER),
-            Saying::default(),
+            partitions.time(3 * LATER),
+            nothing,
             "time stays where it is"
         );
     }
 
     #[test]
+    fn when_all_have_been_silent_one_that_speaks_first_waits_for_the_others() {
+        let mut partitions = partitions(2, false);
+        for partition in 0..2 {
+            partitions.message(partition, 0, at(100));
+        }
+        assert_eq!(partitions.time(SOON), said(99));
+        for partition in 0..2 {
+            partitions.at_end(partition, SOON);
+        }
+        assert!(looked(&mut partitions, SOON, LATER).is_idle);
+        partitions.message(0, 1, at(200));
+        assert_eq!(partitions.time(LATER), Saying::default());
+        partitions.message(1, 1, at(190));
+        assert_eq!(partitions.time(LATER), said(189));
+    }
+
+    #[test]
+    fn that_an_instance_was_stopped_is_no_silence() {
+        let mut partitions = partitions(2, false);
+        partitions.message(0, 0, at(100));
+        assert_eq!(partitions.time(SOON), Saying::default());
+        partitions.at_end(1, SOON);
+        assert_eq!(partitions.time(LATER), Saying::default());
+        assert_eq!(looked(&mut partitions, LATER, 2 * LATER), said(99));
+    }
+
+    #[test]
     fn an_instance_without_partitions_is_idle() {
-        assert!(partitions(0, false).time(SOON).turned_idle);
+        assert!(partitions(0, false).time(SOON).is_idle);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::delivery::Delivering;
 use crate::file_use::UsingFiles;
-use crate::{Delivery, Demand, FileUse, Isolation, Parallelism, ProcessorSupplier};
+use crate::{Delivery, Demand, FileUse, Isolation, Key, Parallelism, ProcessorSupplier, Routing};
 
 /// A source of records of type `T`: a vertex without inputs, described but not yet running.
 ///
@@ -27,12 +27,13 @@ pub struct Sink<T> {
     parallelism: Parallelism,
     isolation: Isolation,
     demand: Demand,
+    routing: Option<Routing>,
     kind: PhantomData<fn(T)>,
 }
 
 /// How a vertex at either end of a pipeline is described.
 macro_rules! described {
-    ($what:ident<$($of:ident),+>) => {
+    ($what:ident<$($of:ident),+> $(, $field:ident: $nothing:expr)?) => {
         impl<$($of),+> $what<$($of),+> {
             /// With one instance, on a cooperative thread.
             pub fn new(name: impl Into<String>, supplier: Arc<dyn ProcessorSupplier>) -> Self {
@@ -42,6 +43,7 @@ macro_rules! described {
                     parallelism: Parallelism::ONE,
                     isolation: Isolation::Tasklet,
                     demand: Demand::default(),
+                    $($field: $nothing,)?
                     kind: PhantomData,
                 }
             }
@@ -103,7 +105,7 @@ macro_rules! described {
 }
 
 described!(Source<T, B>);
-described!(Sink<T>);
+described!(Sink<T>, routing: None);
 
 impl<T> Sink<T> {
     /// Says what it gives at best, for the summary of a job that promises more. Not said, it is not known.
@@ -111,5 +113,20 @@ impl<T> Sink<T> {
         let supplier = self.supplier;
         self.supplier = Arc::new(Delivering { supplier, delivery });
         self
+    }
+
+    /// Has all records of a key come over one instance, in the order in which an instance of the step before has sent them, however many instances there are: for sinks where
+    /// a later record takes the place of an earlier one. Not said, records go straight on where both steps have as many instances, and to any instance else.
+    pub fn keyed<K: Key>(mut self, key: impl Fn(&T) -> K + Send + Sync + 'static) -> Self
+    where
+        T: Send + 'static,
+    {
+        self.routing = Some(Routing::keyed(key));
+        self
+    }
+
+    /// How records come to it, if that matters.
+    pub fn wanted_routing(&self) -> Option<&Routing> {
+        self.routing.as_ref()
     }
 }

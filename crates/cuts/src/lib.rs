@@ -11,7 +11,7 @@
 //! * [`Alignment`]: how long inputs were held for it;
 //! * [`StateReading`]: reads a snapshot for the instances of a process, several parts of each at a time;
 //! * [`counts`], [`is_same`]: whether increments may be based on a snapshot;
-//! * [`Housekeeper`], [`Chore`]: folds layers, and removes what is not needed any more, beside everything else.
+//! * [`Housekeeper`], [`Chore`]: folds layers, and removes what is not needed any more, beside everything else; [`Swept`]: when to look for that.
 //!
 //! # Invariants
 //!
@@ -49,10 +49,12 @@ mod reading;
 mod taker;
 
 mod housekeeping;
+mod swept;
 
 pub use alignment::Alignment;
 pub use gathering::{Gathered, Gathering};
 pub use housekeeping::{Chore, Housekeeper};
 pub use reading::{StateReading, waited_for};
 pub use shape::{counts, is_same};
+pub use swept::Swept;
 pub use taker::{CutNews, CutPlace, CutTaker, Writers, block_config};

@@ -378,7 +378,7 @@ impl InputSet {
                 if let Some(watermark) = self.merge.idle(index) {
                     self.events.push_back(Event::Watermark(watermark));
                 }
-                if self.merge.is_idle() {
+                if self.merge.tells_idle() {
                     self.events.push_back(Event::Idle);
                 }
             }
@@ -462,6 +462,7 @@ impl InputSet {
             self.merge.restart();
         }
         self.merge.replace(index);
+        self.merge.beside(index, self.inlets[index].input);
         if self.inputs[self.inlets[index].input].spec.is_timeless {
             // Nothing can rise that somebody would have to be told.
             let _ = self.merge.done(index);

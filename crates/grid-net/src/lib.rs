@@ -52,6 +52,7 @@ mod driver;
 mod helm;
 
 mod grid;
+mod heard;
 mod listener;
 mod map;
 mod near;
@@ -60,6 +61,7 @@ mod plain;
 pub use ardea_grid::{MemberId, View};
 pub use config::{GridConfig, fresh_member};
 pub use grid::Grid;
+pub use heard::{Heard, NextHeard};
 pub use listener::{MapEvent, MapListener};
 pub use map::{GridMap, MapReads, Page, Read};
 pub use near::NearCache;

@@ -1,6 +1,5 @@
 //! Hearing what happens to a map.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,6 +11,7 @@ use ardea_grid::Happened;
 use bytes::Bytes;
 
 use crate::ears::Ear;
+use crate::heard::{Heard, NextHeard};
 use crate::map::Coder;
 use crate::standing::Standing;
 
@@ -61,17 +61,17 @@ impl<K: Key + Kept, V: Kept> MapListener<K, V> {
     /// everything was taken that it had told.
     pub fn next(&self, patience: Duration) -> Result<Option<MapEvent<K, V>>> {
         match self.queue.take(patience, || self.standing.is_out()) {
-            Some(Waiting::News(Happened::Set { key, value, is_new })) => {
+            Some(NextHeard::News(Happened::Set { key, value, is_new })) => {
                 let (key, value) = (self.coder.key(&key)?, self.coder.value(&value)?);
                 Ok(Some(match is_new {
                     true => MapEvent::Added(key, value),
                     false => MapEvent::Updated(key, value),
                 }))
             }
-            Some(Waiting::News(Happened::Removed { key })) => {
+            Some(NextHeard::News(Happened::Removed { key })) => {
                 Ok(Some(MapEvent::Removed(self.coder.key(&key)?)))
             }
-            Some(Waiting::Missed(partitions)) => {
+            Some(NextHeard::Missed(partitions)) => {
                 let partitions = partitions.into_iter();
                 let known = partitions.filter_map(PartitionId::from_index);
                 Ok(Some(MapEvent::Missed(known.collect())))
@@ -94,7 +94,7 @@ impl<K, V> Drop for MapListener<K, V> {
 
 impl<K, V> fmt::Debug for MapListener<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waiting = self.queue.state().news.len();
+        let waiting = self.queue.state().waiting();
         write!(f, "MapListener({waiting} waiting)")
     }
 }
@@ -103,55 +103,32 @@ impl<K, V> fmt::Debug for MapListener<K, V> {
 pub(crate) struct Queue {
     /// Only what happens to this key is wanted, if there is one; it is in that partition.
     key: Option<(u32, Bytes)>,
-    most: usize,
-    state: Mutex<State>,
+    state: Mutex<Heard<Happened>>,
     came: Condvar,
     is_closed: AtomicBool,
-}
-
-#[derive(Default)]
-struct State {
-    news: VecDeque<Happened>,
-    bytes: usize,
-    /// Where something was missed. What comes of there is not kept: whoever takes this reads it all.
-    missed: BTreeSet<u32>,
-}
-
-enum Waiting {
-    News(Happened),
-    Missed(BTreeSet<u32>),
 }
 
 impl Queue {
     /// For all keys, or one.
     pub fn new(key: Option<(u32, Bytes)>) -> Self {
-        Queue::bounded(key, WAITING_BYTES)
-    }
-
-    fn bounded(key: Option<(u32, Bytes)>, most: usize) -> Self {
         Queue {
             key,
-            most,
-            state: Mutex::default(),
+            state: Mutex::new(Heard::new(WAITING_BYTES)),
             came: Condvar::new(),
             is_closed: AtomicBool::new(false),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Heard<Happened>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, patience: Duration, is_over: impl Fn() -> bool) -> Option<Waiting> {
+    fn take(&self, patience: Duration, is_over: impl Fn() -> bool) -> Option<NextHeard<Happened>> {
         let mut state = self.state();
         let mut left = patience;
         loop {
-            if let Some(news) = state.news.pop_front() {
-                state.bytes -= news.cost();
-                return Some(Waiting::News(news));
-            }
-            if !state.missed.is_empty() {
-                return Some(Waiting::Missed(std::mem::take(&mut state.missed)));
+            if let Some(next) = state.take() {
+                return Some(next);
             }
             if left.is_zero() || is_over() {
                 return None;
@@ -177,16 +154,9 @@ impl Ear for Queue {
         let mut state = self.state();
         for what in news {
             let is_wanted = self.key.as_ref().is_none_or(|(_, key)| key == what.key());
-            if !is_wanted || state.missed.contains(&partition) {
-                continue;
+            if is_wanted {
+                state.hear(what.clone(), what.cost(), || partition);
             }
-            let bytes = state.bytes + what.cost();
-            if bytes > self.most && !state.news.is_empty() {
-                state.missed.insert(partition);
-                continue;
-            }
-            state.bytes = bytes;
-            state.news.push_back(what.clone());
         }
         drop(state);
         self.came.notify_one();
@@ -194,7 +164,7 @@ impl Ear for Queue {
 
     fn misses(&self, partition: u32) {
         if !self.is_elsewhere(partition) {
-            self.state().missed.insert(partition);
+            self.state().miss(partition);
             self.came.notify_one();
         }
     }
@@ -213,51 +183,14 @@ mod tests {
         Happened::Removed { key }
     }
 
-    fn taken(queue: &Queue) -> Vec<Result<Happened, BTreeSet<u32>>> {
-        let mut all = Vec::new();
-        while let Some(waiting) = queue.take(Duration::ZERO, || false) {
-            all.push(match waiting {
-                Waiting::News(news) => Ok(news),
-                Waiting::Missed(missed) => Err(missed),
-            });
-        }
-        all
-    }
-
-    #[test]
-    fn what_does_not_fit_is_told_to_be_missed_behind_what_came_before() {
-        let queue = Queue::bounded(None, removed(1).cost() * 2);
-        queue.hears(7, &[removed(1), removed(2), removed(3)]);
-        queue.hears(8, &[removed(4)]);
-        let missed = BTreeSet::from([7, 8]);
-        assert_eq!(taken(&queue), [Ok(removed(1)), Ok(removed(2)), Err(missed)]);
-        queue.hears(7, &[removed(5)]);
-        assert_eq!(taken(&queue), [Ok(removed(5))]);
-    }
-
-    #[test]
-    fn what_comes_of_where_something_was_missed_is_not_kept_until_that_is_taken() {
-        let queue = Queue::new(None);
-        queue.misses(7);
-        queue.hears(7, &[removed(1)]);
-        queue.hears(8, &[removed(2)]);
-        let missed = BTreeSet::from([7]);
-        assert_eq!(taken(&queue), [Ok(removed(2)), Err(missed)]);
-    }
-
     #[test]
     fn who_listens_to_one_key_hears_of_no_other() {
         let queue = Queue::new(Some((7, vec![1].into())));
         queue.hears(7, &[removed(1), removed(2)]);
         queue.hears(8, &[removed(1)]);
         queue.misses(8);
-        assert_eq!(taken(&queue), [Ok(removed(1))]);
-    }
-
-    #[test]
-    fn something_larger_than_all_that_may_wait_is_told_if_it_is_alone() {
-        let queue = Queue::bounded(None, 1);
-        queue.hears(7, &[removed(1)]);
-        assert_eq!(taken(&queue), [Ok(removed(1))]);
+        let take = || queue.take(Duration::ZERO, || false);
+        assert_eq!(take(), Some(NextHeard::News(removed(1))));
+        assert_eq!(take(), None);
     }
 }

@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::HostSetup;
 use crate::directory::{API, JOB, PID, VERSION, holder};
+use crate::gone::end_what_is_gone;
 use crate::identity::{check_name, claim, is_claimed};
 use crate::kept::{host_folder, local_folder};
 use crate::served::Served;
@@ -43,7 +44,7 @@ pub struct Host {
     _name: File,
     served: Arc<Served>,
     serving: Running,
-    _clearing: Running,
+    _clearing: [Running; 2],
     shelter: HostShelter,
 }
 
@@ -113,6 +114,7 @@ impl Host {
             attributes: attributes(&setup, &api),
         };
         claim(&*setup.state, &setup.cluster.name).await?;
+        let runners = [own.clone(), local.clone()];
         let registered = RunnerServer::start(
             identity,
             own,
@@ -128,6 +130,8 @@ impl Host {
         served.attend(Arc::clone(&master));
         let serving = Running(tokio::spawn(server.serve()));
         let clearing = clear_away(Arc::clone(&setup.state), shelf);
+        let cluster = setup.cluster.name.clone();
+        let ending = end_what_is_gone(Arc::clone(&setup.state), cluster, runners);
         Ok(Host {
             name: setup.name,
             api,
@@ -137,7 +141,7 @@ impl Host {
             _name: name,
             served,
             serving,
-            _clearing: Running(tokio::spawn(clearing)),
+            _clearing: [tokio::spawn(clearing), tokio::spawn(ending)].map(Running),
             shelter,
         })
     }

@@ -69,6 +69,7 @@ mod jobs;
 
 mod described;
 mod failing;
+mod gone;
 mod identity;
 mod kept;
 mod logs;

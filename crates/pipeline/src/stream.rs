@@ -330,14 +330,15 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
 
     /// Ends in a sink, as whose input `way` leads; returns its step.
     pub(crate) fn end_in(self, sink: Sink<T>, way: Way) -> usize {
-        let demand = sink.wanted_demand();
+        let (demand, wanted) = (sink.wanted_demand(), sink.wanted_routing().cloned());
         let (name, make, parallelism, isolation) = sink.into_parts();
         let name = self.pipeline.fresh_name(&name);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.wanted.unwrap_or(parallelism);
             let vertex = lowering.end_vertex(End::Sink, name, parallelism, isolation, make.clone());
-            let way = way.routed(lowering.straight(inputs[0], parallelism));
-            lowering.connect(inputs[0], vertex, Ordinal::FIRST, way);
+            let routing = wanted.clone();
+            let routing = routing.unwrap_or_else(|| lowering.straight(inputs[0], parallelism));
+            lowering.connect(inputs[0], vertex, Ordinal::FIRST, way.routed(routing));
             Ok(vec![])
         });
         let end: Stream<(), B, E> = self.pipeline.add(name, vec![self.from], 0, lower);

@@ -18,7 +18,7 @@ use ardea_control::{
     StoreReply, StoreRequest, StoreVersion,
 };
 use ardea_core::{Epoch, Error, ErrorCode, Result};
-use ardea_cuts::{Chore, Housekeeper};
+use ardea_cuts::{Chore, Housekeeper, Swept};
 use ardea_engine::JobStatus;
 use ardea_snapshot::{Commit, Snapshot, SnapshotId};
 
@@ -64,8 +64,7 @@ pub(crate) struct Driver<'a> {
     held: BTreeMap<Epoch, Snapshot>,
     /// The number of the next epoch.
     next: Epoch,
-    /// Whether something was written for an epoch that was given up since the last sweep.
-    has_garbage: bool,
+    swept: Swept,
     /// What was written for snapshots before this one by processes before this one, and belongs to none, goes when this one has begun a life:
     /// before that one of them may still be at it, or somebody may have to bring a file back that says what it belongs to.
     left_before: Option<SnapshotId>,
@@ -111,7 +110,7 @@ impl<'a> Driver<'a> {
             life: None,
             held: BTreeMap::new(),
             next: home.committed().unwrap_or_default().next(),
-            has_garbage: false,
+            swept: Swept::default(),
             left_before: None,
             untold: VecDeque::new(),
             last_error: None,
@@ -211,6 +210,13 @@ impl<'a> Driver<'a> {
         if let Some(over) = self.home.epochs().map(|epochs| epochs.generation) {
             let next = SnapshotId::start_of(over.0 + 1);
             self.housekeeper.ask(Chore::Close(next));
+        }
+        drop(self.housekeeper);
+        while let Ok(event) = self.events.try_recv() {
+            if let Event::NotTidied(error) = event {
+                let notice = Notice::not_tidied(&error);
+                self.survival.tell(self.with.job.job_name(), &notice);
+            }
         }
         let figures = self.shared.figures(|figures| figures.clone());
         Ok(Survived { end, figures })
@@ -351,16 +357,14 @@ impl<'a> Driver<'a> {
         }
         let stale = self.home.take_stale();
         self.housekeeper.ask(Chore::Tidy(stale));
-        // What an instance leaves at its end, and is not in a snapshot yet, was written for one behind this.
-        if let Some(floor) = self.behind_newest().filter(|_| self.has_garbage) {
-            self.housekeeper.ask(Chore::Sweep(floor));
-            self.has_garbage = false;
+        if self.left_before.is_some() {
+            return;
         }
-    }
-
-    /// What follows the newest snapshot that counts.
-    fn behind_newest(&self) -> Option<SnapshotId> {
-        Some(self.home.id_of(self.home.committed()?)?.next())
+        let committed = self.home.committed();
+        let committed = committed.and_then(|epoch| self.home.id_of(epoch));
+        if let Some(floor) = self.swept.due(committed, needed.generation.0) {
+            self.housekeeper.ask(Chore::Sweep(floor));
+        }
     }
 
     /// Begins a life of the job.
@@ -471,10 +475,7 @@ impl<'a> Driver<'a> {
             Event::Asked(wish) => self.wants(wish),
             Event::Save(wish) => self.save(wish),
             Event::Wrote(epoch) => self.wrote(epoch),
-            Event::NotTidied(error) => {
-                let why = error.to_string();
-                self.tell(&Notice::NotTidied { why });
-            }
+            Event::NotTidied(error) => self.tell(&Notice::not_tidied(&error)),
             Event::Life(generation, event) => {
                 let is_present = |life: &Life| life.generation == generation;
                 if self.life.as_ref().is_some_and(is_present) {

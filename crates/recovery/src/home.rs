@@ -342,6 +342,15 @@ impl Home {
         }
     }
 
+    /// Removes what belongs to no snapshot of the job, which has completed.
+    ///
+    /// # Errors
+    /// What the folder returns.
+    pub(crate) fn clear(&self) -> Result<()> {
+        let over = self.epochs().map_or(0, |epochs| epochs.generation.0);
+        self.store.sweep(SnapshotId::start_of(over + 1)).map(drop)
+    }
+
     /// Why nothing can be recorded any more, if another process goes on with the job.
     pub(crate) fn overtaken(&self) -> Option<&Error> {
         self.overtaken.as_ref()

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use ardea_core::{Epoch, Timestamp};
+use ardea_core::{Epoch, Error, Timestamp};
 use ardea_savepoint::{StateDiff, Verdict};
 
 /// What a person may want to read while a job survives.
@@ -97,6 +97,13 @@ pub enum Notice {
         /// Why.
         why: String,
     },
+}
+
+impl Notice {
+    pub(crate) fn not_tidied(error: &Error) -> Self {
+        let why = error.to_string();
+        Notice::NotTidied { why }
+    }
 }
 
 impl fmt::Display for Notice {

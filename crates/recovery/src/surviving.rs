@@ -278,6 +278,11 @@ impl<'a> Surviving<'a> {
             let place = self.home.folder().place();
             let notice = Notice::CompletedBefore { place };
             self.survival.tell(self.job.job_name(), &notice);
+            // It may have been killed before it had cleared away what it had begun.
+            if let Err(error) = self.home.clear() {
+                let notice = Notice::not_tidied(&error);
+                self.survival.tell(self.job.job_name(), &notice);
+            }
             return Ok(Survived {
                 end: SurvivalEnd::CompletedBefore,
                 figures: Figures::default(),

@@ -166,12 +166,17 @@ impl Ways {
         let until = Instant::now() + patience;
         let mut tries = 0;
         loop {
-            let error = match self.try_to_ask(request, tries).await {
-                Ok(Ok(told)) => return Ok(told),
+            let tried = tokio::time::timeout_at(until.into(), self.try_to_ask(request, tries));
+            let error = match tried.await {
+                Ok(Ok(Ok(told))) => return Ok(told),
                 // Another one may, or this one when it has a part again.
-                Ok(Err(error)) if is_passing(error.code()) => error,
-                Ok(Err(error)) => return Err(error),
-                Err(error) => error,
+                Ok(Ok(Err(error))) if is_passing(error.code()) => error,
+                Ok(Ok(Err(error))) => return Err(error),
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    let what = format!("none answered within {} s", patience.as_secs());
+                    Error::new(ErrorCode::Network, what)
+                }
             };
             if Instant::now() >= until {
                 let what = "no host answers that keeps snapshots and maps in memory";

@@ -82,7 +82,7 @@ impl Fold {
         let (vertex, layers) = choose(shared, &snapshot)?;
         let chain = &snapshot.layers(&vertex)[layers.clone()];
         let folder = Arc::clone(&shared.folder);
-        let wanted_by = shared.state().folds_for(snapshot.id());
+        let wanted_by = shared.state().folds_for();
         let files = BlockFiles::new(folder, &shared.job, &vertex, wanted_by);
         if !shared.state().begin_fold(&vertex, files.writer()) {
             return None;

@@ -24,7 +24,8 @@ impl SnapshotId {
         SnapshotId { generation, epoch }
     }
 
-    /// Before every snapshot of a generation: as the floor of a [`sweep`](crate::SnapshotStore::sweep) when a generation begins.
+    /// Before every snapshot of a generation: as the floor of a [`sweep`](crate::SnapshotStore::sweep) when a generation begins, or when those before it
+    /// are over.
     pub const fn start_of(generation: u64) -> Self {
         SnapshotId::new(generation, Epoch(0))
     }

@@ -12,7 +12,10 @@ use ardea_core::{Error, ErrorCode, Result};
 pub(crate) fn in_parallel(threads: usize, work: &(dyn Fn() -> Result<()> + Sync)) -> Result<()> {
     thread::scope(|scope| {
         let helpers: Vec<_> = (1..threads)
-            .map(|_| thread::Builder::new().spawn_scoped(scope, work))
+            .map(|_| {
+                let thread = thread::Builder::new().name("ardea-read".into());
+                thread.spawn_scoped(scope, work)
+            })
             .collect();
         let mut result = work();
         for helper in helpers {

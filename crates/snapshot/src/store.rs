@@ -46,7 +46,8 @@ impl Default for StoreConfig {
 
 /// The snapshots of one job, in a folder of its own.
 ///
-/// There is one at a time that commits, collects and sweeps: that of the job's master, which its lease fences. Other processes write
+/// There is one at a time that commits, collects and sweeps: that of the job's master. One that has been followed by another, and has not heard of it,
+/// may go on to collect and sweep for a while: it takes nothing that the other needs, if that has [begun](Self::begin_generation). Other processes write
 /// blocks, by a [`BlockWriter`], and read, by a [`Snapshot`] of their own. Cloning is cheap, and all clones are the same store.
 ///
 /// Calls block for as long as the folder does. Looking at what is there never waits for a commit or a collection.
@@ -76,6 +77,8 @@ pub(crate) struct State {
     doubtful: BTreeMap<SnapshotId, Vec<u8>>,
     /// The generation in which snapshots are made, as far as it was told.
     generation: u64,
+    /// The newest snapshot that was there at the beginning, or was committed here. What is newer was made by another, who goes on.
+    own_newest: Option<SnapshotId>,
     /// Vertices that are being folded, or whose folded layer waits for the next commit, and who writes it.
     folding: BTreeMap<String, WriterToken>,
     finished: Vec<Finished>,
@@ -110,6 +113,10 @@ impl SnapshotStore {
                 }
                 learned => learned?,
             }
+        }
+        {
+            let mut state = shared.state();
+            state.own_newest = state.newest();
         }
         Ok(SnapshotStore {
             shared: Arc::new(shared),
@@ -165,11 +172,7 @@ impl SnapshotStore {
     /// Why the newest manifest can't be used. It is never silently an earlier one: [`newest_whole`](Self::newest_whole) finds that, for
     /// whoever decides to go on from there.
     pub fn latest(&self) -> Result<Option<Snapshot>> {
-        let newest = {
-            let state = self.shared.state();
-            let damaged = state.damaged.keys().next_back();
-            state.kept.keys().next_back().max(damaged).copied()
-        };
+        let newest = self.shared.state().newest();
         newest.map(|id| self.snapshot(id)).transpose()
     }
 
@@ -220,6 +223,7 @@ impl SnapshotStore {
             self.shared.learn(commit.id)?;
         }
         if let Some(there) = self.shared.committed(commit)? {
+            self.shared.state().owns(commit.id);
             return Ok(SnapshotReport::of(&there));
         }
         let base = commit.base.map(|base| self.snapshot(base)).transpose()?;
@@ -366,9 +370,7 @@ impl Shared {
     fn committed(&self, commit: &Commit) -> Result<Option<Arc<Manifest>>> {
         let (there, newest) = {
             let state = self.state();
-            let damaged = state.damaged.keys().next_back();
-            let newest = state.kept.keys().next_back().max(damaged).copied();
-            (state.kept.get(&commit.id).cloned(), newest)
+            (state.kept.get(&commit.id).cloned(), state.newest())
         };
         let Some(there) = there else {
             return match newest {
@@ -409,6 +411,7 @@ impl Shared {
             }
         }
         state.kept.insert(id, Arc::clone(&manifest));
+        state.owns(id);
         Ok(manifest)
     }
 
@@ -453,10 +456,21 @@ impl Shared {
 }
 
 impl State {
-    /// For which snapshot blocks are written that are folded while this is the newest: none that whoever made that, or an earlier one, knows to
-    /// be over.
-    pub fn folds_for(&self, newest: SnapshotId) -> SnapshotId {
-        newest.next().max(SnapshotId::start_of(self.generation))
+    /// The newest snapshot of which anything is known.
+    fn newest(&self) -> Option<SnapshotId> {
+        let damaged = self.damaged.keys().next_back();
+        self.kept.keys().next_back().max(damaged).copied()
+    }
+
+    fn owns(&mut self, id: SnapshotId) {
+        self.own_newest = self.own_newest.max(Some(id));
+    }
+
+    /// For which snapshot blocks are written that are folded now: none that whoever made the newest, or an earlier one, knows to be over.
+    pub fn folds_for(&self) -> SnapshotId {
+        let begun = SnapshotId::start_of(self.generation);
+        self.newest()
+            .map_or(begun, |newest| newest.next().max(begun))
     }
 
     /// Takes a vertex for folding; false if somebody has it.

@@ -236,3 +236,14 @@ pub fn an_update_without_room_is_told_and_taken_back_by_itself_or_by_the_numbers
     );
     arena.succeed("kill word-count --yes");
 }
+
+pub fn a_host_that_was_away_when_its_job_was_killed_ends_what_it_has_of_it() {
+    let job = surviving();
+    let arena = &job.arena;
+    until_on(arena, "host-2", |containers, _| !containers.is_empty());
+    kill(arena.host("host-2"));
+    arena.succeed("kill tally --yes");
+    arena.succeed("cluster start --workers 2");
+    until_on(arena, "host-2", |containers, _| containers.is_empty());
+    arena.succeed("cluster drain host-2");
+}

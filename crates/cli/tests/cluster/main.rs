@@ -219,6 +219,10 @@ const TESTS: &[Test] = &[
         run: drains::a_host_is_drained_under_a_job_and_what_is_published_is_the_same,
     },
     Test {
+        name: "a_host_that_was_away_when_its_job_was_killed_ends_what_it_has_of_it",
+        run: drains::a_host_that_was_away_when_its_job_was_killed_ends_what_it_has_of_it,
+    },
+    Test {
         name: "a_drain_goes_on_though_its_command_and_the_leader_are_killed",
         run: drains::a_drain_goes_on_though_its_command_and_the_leader_are_killed,
     },

@@ -226,7 +226,7 @@ where
         if let Some(watermark) = saying.watermark {
             outbox.watermark(watermark);
         }
-        if saying.turned_idle {
+        if saying.is_idle {
             outbox.marker(Marker::Idle);
         }
     }

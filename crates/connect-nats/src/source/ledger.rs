@@ -2,7 +2,8 @@
 //!
 //! The server delivers again what it has no acknowledgement of. So every message that has been read is remembered, from then until the server is known
 //! to have its acknowledgement: it tells below which number it has all. The cut holds those numbers, in runs; whoever goes on from it
-//! knows what was read, and that it was committed.
+//! knows what was read, and that it was committed. A server that is killed may come back having forgotten acknowledgements of which it had told, and deliver those
+//! messages once more: so the highest number that was forgotten here is remembered.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,6 +29,9 @@ pub(crate) enum Verdict {
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     runs: Vec<(u64, u64)>,
+    /// Earlier versions did not write it.
+    #[serde(default)]
+    floor: u64,
 }
 
 /// Messages that were read and are not known to be acknowledged.
@@ -35,6 +39,8 @@ struct Kept {
 pub(crate) struct Ledger {
     /// By number, whether it is committed.
     read: BTreeMap<u64, bool>,
+    /// All up to this that are not among these have been read and committed, or were never to be read.
+    floor: u64,
     /// Read since the last cut.
     fresh: Vec<u64>,
     /// Of cuts whose epochs may yet be committed, the oldest first.
@@ -48,6 +54,7 @@ impl Ledger {
         match self.read.get(&number) {
             Some(true) => Verdict::Acknowledge,
             Some(false) => Verdict::Keep,
+            None if number <= self.floor => Verdict::Acknowledge,
             None => {
                 self.read.insert(number, false);
                 self.fresh.push(number);
@@ -71,7 +78,15 @@ impl Ledger {
                 _ => runs.push((number, number)),
             }
         }
-        put(self.draft.begin(), STATE, (0, &[]), &Kept { runs })
+        put(
+            self.draft.begin(),
+            STATE,
+            (0, &[]),
+            &Kept {
+                runs,
+                floor: self.floor,
+            },
+        )
     }
 
     pub fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
@@ -97,6 +112,7 @@ impl Ledger {
             if *first.key() > floor || !*first.get() {
                 break;
             }
+            self.floor = *first.key();
             first.remove();
         }
     }
@@ -106,7 +122,8 @@ impl Ledger {
             if entry.state != STATE {
                 return Err(RestoredState::unknown(&entry));
             }
-            let Kept { runs } = value(&entry)?;
+            let Kept { runs, floor } = value(&entry)?;
+            self.floor = self.floor.max(floor);
             for (first, last) in runs {
                 self.read
                     .extend((first..=last).map(|number| (number, true)));
@@ -172,9 +189,17 @@ mod tests {
         ledger.forget(60);
         assert_eq!(ledger.judge(61), Verdict::Acknowledge);
         assert_eq!(ledger.read.len(), 50);
+        assert_eq!(
+            ledger.judge(60),
+            Verdict::Acknowledge,
+            "the server has forgotten that it knew"
+        );
         // What is not committed stays, whatever the server says.
         ledger.forget(200);
         assert_eq!(ledger.read.len(), 10);
-        assert_eq!(restored(&cut(&mut ledger, 2)).read.len(), 10);
+        let mut next = restored(&cut(&mut ledger, 2));
+        assert_eq!(next.read.len(), 10);
+        assert_eq!(next.judge(7), Verdict::Acknowledge);
+        assert_eq!(next.judge(111), Verdict::Read);
     }
 }

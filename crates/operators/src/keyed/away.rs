@@ -10,8 +10,8 @@ use crate::keyed::KeyedStates;
 /// How many records may be put aside however few keys are to come back; those that come then wait where they are.
 pub(super) const LEAST_ASIDE: usize = 1 << 17;
 
-/// For how many keys that are to come back one more may be: these take the most of the memory then, and coming back a time that grows with them, in which
-/// results would be missed again as soon as no more may be put aside.
+/// One record more may be put aside for so many keys that are to come back. The time until all are back grows with the keys, and results would be missed again as
+/// soon as no more may be put aside; what is aside takes little memory beside that many keys.
 const KEYS_PER_ASIDE: usize = 16;
 
 /// Partitions of which not all keys have come back.

@@ -1,8 +1,10 @@
 //! Watermarks and idle markers into an outbox: the part with a clock.
 
+use std::sync::Arc;
+
 use ardea_core::{
-    Clock, CutWriter, InstanceContext, Marker, Ordinal, Outbox, Progress, RestoredState, Result,
-    StateShape, Timestamp, Waker, Watermark,
+    Clock, CutWriter, InstanceContext, JobSignals, Marker, Ordinal, Outbox, Progress,
+    RestoredState, Result, StateShape, Timestamp, Waker, Watermark,
 };
 
 use crate::of_instance::OfInstance;
@@ -20,6 +22,8 @@ pub(crate) struct WatermarkEmitter {
     /// What was promised in another life, as long as that has to be said once more.
     again: Option<Watermark>,
     waker: Waker,
+    /// Whether sources are read.
+    signals: Arc<JobSignals>,
     /// What the generator remembers, where that has to survive it.
     kept: OfInstance<2>,
 }
@@ -35,6 +39,7 @@ impl WatermarkEmitter {
             held_up: false,
             again: None,
             waker: Waker::none(),
+            signals: Arc::default(),
             kept: OfInstance::default(),
         }
     }
@@ -43,6 +48,7 @@ impl WatermarkEmitter {
     pub(crate) fn attach(&mut self, context: &InstanceContext) {
         self.clock = context.clock.clone();
         self.waker = context.waker.clone();
+        self.signals = Arc::clone(&context.signals);
         self.kept.attach(context);
         self.generator = WatermarkGenerator::new(self.policy, self.clock.now());
         if self.policy.wanted_idle_timeout().is_some() {
@@ -123,14 +129,15 @@ impl WatermarkEmitter {
             return;
         }
         let now = self.clock.now();
-        if self.held_up || !outbox.has_room(Ordinal::FIRST) {
+        // Nor is one that is not read.
+        if self.held_up || self.signals.is_paused() || !outbox.has_room(Ordinal::FIRST) {
             self.generator.records(Timestamp::MIN, now);
         }
         let silence = self.generator.silence(now);
         if let Some(watermark) = silence.watermark {
             outbox.watermark(watermark);
         }
-        if silence.turned_idle {
+        if silence.says_idle {
             outbox.marker(Marker::Idle);
         }
         if let Some(deadline) = silence.ask_again {

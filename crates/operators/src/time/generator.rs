@@ -16,16 +16,30 @@ pub(crate) struct WatermarkGenerator {
     known: Watermark,
     sent: Watermark,
     last_record: Duration,
-    is_idle: bool,
+    quiet: Quiet,
 }
 
-/// What [`WatermarkGenerator::silence`] found.
+/// How silent the input is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Quiet {
+    /// Not for too long, as far as is known.
+    No,
+    /// For too long, as it was found then; whoever did not run meanwhile would find so, too, though there is something to read.
+    Perhaps(Duration),
+    /// For too long; it was said then.
+    Idle(Duration),
+}
+
+/// How late somebody may come who asked to be woken, on a machine that has other things to do.
+const WAKES_LATE: Duration = Duration::from_secs(1);
+
+/// What [`WatermarkGenerator::silence`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Silence {
     /// A watermark to send: what the stride has held back.
     pub(crate) watermark: Option<Watermark>,
-    /// The input has now become idle: send an idle marker, after the watermark.
-    pub(crate) turned_idle: bool,
+    /// The input has now become idle, or still is after another timeout: send an idle marker, after the watermark.
+    pub(crate) says_idle: bool,
     /// When to ask again; `None` if nothing will change without a record.
     pub(crate) ask_again: Option<Duration>,
 }
@@ -38,7 +52,7 @@ impl WatermarkGenerator {
             known: Watermark::NONE,
             sent: Watermark::NONE,
             last_record: now,
-            is_idle: false,
+            quiet: Quiet::No,
         }
     }
 
@@ -57,33 +71,46 @@ impl WatermarkGenerator {
     /// behind them, if one is due. An input that was idle speaks again.
     pub(crate) fn records(&mut self, highest: Timestamp, now: Duration) -> Option<Watermark> {
         self.last_record = now;
-        self.is_idle = false;
+        self.quiet = Quiet::No;
         self.known = self.known.max(self.policy.behind(highest));
         let is_due = self.policy.is_due(self.sent, self.known);
         self.send_if(is_due)
     }
 
-    /// Asks whether the input has been silent for longer than the policy's timeout.
+    /// Asks whether the input has been silent for longer than the policy's timeout. It counts as idle when it is still silent a tenth of that later: a
+    /// process that was stopped, or a machine that slept, finds at once that much time has passed.
     pub(crate) fn silence(&mut self, now: Duration) -> Silence {
-        let deadline = self
-            .policy
-            .wanted_idle_timeout()
-            .filter(|_| !self.is_idle)
-            .map(|timeout| self.last_record.saturating_add(timeout));
-        if deadline.is_none_or(|deadline| deadline > now) {
-            return Silence {
-                watermark: None,
-                turned_idle: false,
-                ask_again: deadline,
-            };
+        let mut silence = Silence::default();
+        let Some(timeout) = self.policy.wanted_idle_timeout() else {
+            return silence;
+        };
+        let grace = timeout / 10;
+        let due = match self.quiet {
+            Quiet::No => self.last_record.saturating_add(timeout),
+            Quiet::Perhaps(since) => since.saturating_add(grace),
+            Quiet::Idle(said) => said.saturating_add(timeout),
+        };
+        if now < due {
+            silence.ask_again = Some(due);
+            return silence;
         }
-        self.is_idle = true;
-        Silence {
-            // Who falls silent says all that it knows: the stride does not hold back a last watermark.
-            watermark: self.send_if(self.known > self.sent),
-            turned_idle: true,
-            ask_again: None,
+        let has_slept = now > due.saturating_add(grace + WAKES_LATE);
+        match self.quiet {
+            Quiet::Perhaps(_) if !has_slept => {
+                // Who falls silent says all that it knows: the stride does not hold back a last watermark.
+                silence.watermark = self.send_if(self.known > self.sent);
+                silence.says_idle = true;
+            }
+            Quiet::Idle(_) => silence.says_idle = true,
+            Quiet::No | Quiet::Perhaps(_) => {
+                self.quiet = Quiet::Perhaps(now);
+                silence.ask_again = Some(now.saturating_add(grace));
+                return silence;
+            }
         }
+        self.quiet = Quiet::Idle(now);
+        silence.ask_again = Some(now.saturating_add(timeout));
+        silence
     }
 
     fn send_if(&mut self, is_due: bool) -> Option<Watermark> {
@@ -114,44 +141,55 @@ mod tests {
         assert_eq!(generator.records(at(10), NOW), Some(Watermark(at(10))));
     }
 
-    #[test]
-    fn records_without_time_only_end_a_silence() {
-        let mut generator = WatermarkGenerator::new(WatermarkPolicy::in_order(), NOW);
-        assert!(generator.silence(secs(10)).turned_idle);
-        assert_eq!(generator.records(Timestamp::MIN, secs(11)), None);
-        assert_eq!(generator.silence(secs(12)).ask_again, Some(secs(21)));
+    /// Asks when it wants to be asked, until it says that it is idle; when that is.
+    fn idle_at(generator: &mut WatermarkGenerator, mut now: Duration) -> (Duration, Silence) {
+        loop {
+            let silence = generator.silence(now);
+            if silence.says_idle {
+                return (now, silence);
+            }
+            now = silence.ask_again.expect("it will be");
+        }
     }
 
     #[test]
-    fn falling_silent_sends_what_the_stride_held_back_and_says_so_once() {
+    fn records_without_time_only_end_a_silence() {
+        let mut generator = WatermarkGenerator::new(WatermarkPolicy::in_order(), NOW);
+        assert_eq!(idle_at(&mut generator, NOW).0, secs(11));
+        assert_eq!(generator.records(Timestamp::MIN, secs(12)), None);
+        assert_eq!(generator.silence(secs(13)).ask_again, Some(secs(22)));
+    }
+
+    #[test]
+    fn falling_silent_sends_what_the_stride_held_back_and_is_said_again() {
         let policy = WatermarkPolicy::in_order().stride(secs(100));
         let mut generator = WatermarkGenerator::new(policy, NOW);
         generator.records(at(1), NOW);
         assert_eq!(generator.records(at(50), NOW), None);
-        let silence = generator.silence(secs(10));
-        assert_eq!(
-            silence,
-            Silence {
-                watermark: Some(Watermark(at(50))),
-                turned_idle: true,
-                ask_again: None
-            }
-        );
-        assert!(!generator.silence(secs(11)).turned_idle);
+        let (idle, silence) = idle_at(&mut generator, NOW);
+        assert_eq!(silence.watermark, Some(Watermark(at(50))));
+        assert_eq!(silence.ask_again, Some(idle + secs(10)));
+        assert!(!generator.silence(idle + secs(9)).says_idle);
+        let again = generator.silence(idle + secs(10));
+        assert!(again.says_idle && again.watermark.is_none());
+    }
+
+    #[test]
+    fn who_was_stopped_for_long_has_not_been_silent() {
+        let mut generator = WatermarkGenerator::new(WatermarkPolicy::in_order(), NOW);
+        for pause in [30, 60, 90] {
+            let found = generator.silence(secs(pause));
+            assert!(!found.says_idle, "it has not read since it goes on");
+        }
+        generator.records(at(1), secs(91));
+        assert_eq!(idle_at(&mut generator, secs(91)).0, secs(102));
     }
 
     #[test]
     fn without_a_timeout_nobody_is_idle() {
         let policy = WatermarkPolicy::in_order().idle_timeout(None);
         let silence = WatermarkGenerator::new(policy, NOW).silence(Duration::MAX);
-        assert_eq!(
-            silence,
-            Silence {
-                watermark: None,
-                turned_idle: false,
-                ask_again: None
-            }
-        );
+        assert_eq!(silence, Silence::default());
     }
 
     proptest! {

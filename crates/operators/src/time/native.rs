@@ -122,7 +122,8 @@ mod tests {
     fn an_input_that_is_silent_from_the_start_turns_idle() {
         let woken = Drive::default()
             .watermark(at(0))
-            .advance(WatermarkPolicy::IDLE_TIMEOUT);
+            .advance(WatermarkPolicy::IDLE_TIMEOUT)
+            .advance(WatermarkPolicy::IDLE_TIMEOUT / 10);
         let seen = woken.run::<u8>(&mut NativeTimeP::<u8>::new(WatermarkPolicy::in_order()));
         assert_eq!(seen.events(), [Seen::Other(Marker::Idle)]);
     }

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_input_turns_idle_once_and_wakes_with_a_record() {
+    fn a_silent_input_says_that_it_is_idle_now_and_then_and_wakes_with_a_record() {
         let mut stamp = StampP::new(Arc::new(|n: &i64| at(*n)), in_order());
         let seen = Drive::default()
             .records(untimed([1i64]))
@@ -249,9 +249,11 @@ mod tests {
             .records(untimed([2i64]))
             .advance(Duration::from_secs(9))
             .advance(Duration::from_secs(1))
-            .advance(Duration::from_secs(99))
+            .advance(Duration::from_secs(1))
+            .advance(Duration::from_secs(10))
             .records(untimed([3i64]))
             .advance(Duration::from_secs(10))
+            .advance(Duration::from_secs(1))
             .run::<i64>(&mut stamp);
         let record = |n| Seen::Record(n, at(n));
         let mark = |n| Seen::Watermark(at(n));
@@ -263,6 +265,7 @@ mod tests {
                 mark(1),
                 record(2),
                 mark(2),
+                idle.clone(),
                 idle.clone(),
                 record(3),
                 mark(3),

@@ -64,7 +64,6 @@ impl Driver<'_> {
     }
 
     fn give_up(&mut self, epoch: Epoch) {
-        self.has_garbage = true;
         let Some(life) = &mut self.life else { return };
         if life.ending.is_some_and(|(ending, _)| ending == epoch) {
             life.ending = None;

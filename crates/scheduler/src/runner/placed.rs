@@ -39,7 +39,7 @@ impl Runner {
         .await
     }
 
-    fn holds_of(&self, folder: &JobFolder) -> Result<Vec<HeldContainer>> {
+    pub(super) fn holds_of(&self, folder: &JobFolder) -> Result<Vec<HeldContainer>> {
         let mut requests = self.wanted(folder)?;
         for id in folder.containers()? {
             // A working folder is removed when a container has stopped that is not wanted any more.

@@ -1,12 +1,11 @@
 //! What has happened to a map, as it travels and waits to be taken.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, PartitionId, Result};
-use ardea_grid_net::{MapEvent, MapListener, Plain};
+use ardea_grid_net::{Heard, MapEvent, MapListener, NextHeard, Plain};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -50,27 +49,19 @@ impl News {
         content + size_of::<News>()
     }
 
-    /// Of which key it is, if of one.
-    fn key(&self) -> Option<&Bytes> {
-        match self {
-            News::Added(key, _) | News::Updated(key, _) | News::Removed(key) => Some(key),
-            News::Missed(_) => None,
-        }
-    }
-
     fn into_event(self) -> MapEvent<Bytes, Bytes> {
         match self {
             News::Added(key, value) => MapEvent::Added(key, value),
             News::Updated(key, value) => MapEvent::Updated(key, value),
             News::Removed(key) => MapEvent::Removed(key),
-            News::Missed(partitions) => MapEvent::Missed(known(partitions).collect()),
+            News::Missed(partitions) => missed(partitions),
         }
     }
 }
 
-fn known(partitions: Vec<u32>) -> impl Iterator<Item = PartitionId> {
+fn missed(partitions: impl IntoIterator<Item = u32>) -> MapEvent<Bytes, Bytes> {
     let partitions = partitions.into_iter();
-    partitions.filter_map(PartitionId::from_index)
+    MapEvent::Missed(partitions.filter_map(PartitionId::from_index).collect())
 }
 
 impl Hearing for MapListener<Plain, Plain> {
@@ -85,38 +76,31 @@ impl Hearing for MapListener<Plain, Plain> {
     }
 }
 
-/// What was heard and waits to be taken. Of what doesn't fit is only told that it was missed.
+/// What was heard and waits to be taken.
 pub(crate) struct Waiting {
-    most: usize,
     state: Mutex<State>,
     came: Condvar,
 }
 
-#[derive(Default)]
 struct State {
-    news: VecDeque<News>,
-    bytes: usize,
-    /// Where something was missed. What comes of there is not kept: whoever takes this reads it all.
-    missed: BTreeSet<PartitionId>,
+    heard: Heard<News>,
     /// Why nothing more comes.
     over: Option<Error>,
 }
 
 impl Default for Waiting {
     fn default() -> Self {
-        Waiting::bounded(WAITING_BYTES)
+        Waiting {
+            state: Mutex::new(State {
+                heard: Heard::new(WAITING_BYTES),
+                over: None,
+            }),
+            came: Condvar::new(),
+        }
     }
 }
 
 impl Waiting {
-    fn bounded(most: usize) -> Self {
-        Waiting {
-            most,
-            state: Mutex::default(),
-            came: Condvar::new(),
-        }
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -125,7 +109,7 @@ impl Waiting {
     pub fn hear(&self, letter: Vec<News>) {
         let mut state = self.state();
         for news in letter {
-            state.keep(news, self.most);
+            state.hear(news);
         }
         drop(state);
         self.came.notify_one();
@@ -162,41 +146,33 @@ impl Waiting {
 }
 
 impl State {
-    fn keep(&mut self, news: News, most: usize) {
-        let Some(key) = news.key() else {
-            if let News::Missed(partitions) = news {
-                self.missed.extend(known(partitions));
+    fn hear(&mut self, news: News) {
+        let bytes = news.cost();
+        match news {
+            News::Missed(partitions) => {
+                for partition in partitions {
+                    self.heard.miss(partition);
+                }
             }
-            return;
-        };
-        // The partition is asked for where it matters: it takes a hash.
-        let is_full = !self.news.is_empty() && self.bytes + news.cost() > most;
-        if is_full || !self.missed.is_empty() {
-            let partition = PartitionId::of(&Plain(key.clone()));
-            if is_full {
-                self.missed.insert(partition);
-            }
-            if self.missed.contains(&partition) {
-                return;
+            News::Added(ref key, _) | News::Updated(ref key, _) | News::Removed(ref key) => {
+                let key = key.clone();
+                let partition = || PartitionId::of(&Plain(key)).index();
+                self.heard.hear(news, bytes, partition);
             }
         }
-        self.bytes += news.cost();
-        self.news.push_back(news);
     }
 
     fn next(&mut self) -> Option<MapEvent<Bytes, Bytes>> {
-        if let Some(news) = self.news.pop_front() {
-            self.bytes -= news.cost();
-            return Some(news.into_event());
-        }
-        let missed = std::mem::take(&mut self.missed);
-        (!missed.is_empty()).then(|| MapEvent::Missed(missed.into_iter().collect()))
+        Some(match self.heard.take()? {
+            NextHeard::News(news) => news.into_event(),
+            NextHeard::Missed(partitions) => missed(partitions),
+        })
     }
 }
 
 impl fmt::Debug for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} waiting", self.state().news.len())
+        write!(f, "{} waiting", self.state().heard.waiting())
     }
 }
 
@@ -210,10 +186,6 @@ mod tests {
         News::Removed(vec![key].into())
     }
 
-    fn partition(key: u8) -> PartitionId {
-        PartitionId::of(&Plain::from(vec![key]))
-    }
-
     fn taken(waiting: &Waiting) -> Vec<News> {
         let mut all = Vec::new();
         while let Ok(Some(event)) = waiting.take(Duration::ZERO) {
@@ -222,27 +194,12 @@ mod tests {
         all
     }
 
-    fn missed(partitions: impl IntoIterator<Item = PartitionId>) -> News {
-        let sorted: BTreeSet<u32> = partitions.into_iter().map(PartitionId::index).collect();
-        News::Missed(sorted.into_iter().collect())
-    }
-
     #[test]
-    fn what_does_not_fit_is_told_to_be_missed_behind_what_came_before() {
-        let waiting = Waiting::bounded(removed(1).cost() * 2);
-        waiting.hear((1..=4).map(removed).collect());
-        let wanted = missed([partition(3), partition(4)]);
-        assert_eq!(taken(&waiting), [removed(1), removed(2), wanted]);
-        waiting.hear(vec![removed(3)]);
-        assert_eq!(taken(&waiting), [removed(3)]);
-    }
-
-    #[test]
-    fn what_comes_of_where_something_was_missed_is_not_kept_until_that_is_taken() {
+    fn what_a_host_has_missed_is_told_at_its_place() {
         let waiting = Waiting::default();
-        let there = missed([partition(1)]);
-        waiting.hear(vec![there.clone(), removed(1), removed(2)]);
-        assert_eq!(taken(&waiting), [removed(2), there]);
+        let missed = News::Missed(vec![PartitionId::of(&Plain::from(vec![1])).index()]);
+        waiting.hear(vec![removed(1), missed.clone(), removed(1), removed(2)]);
+        assert_eq!(taken(&waiting), [removed(1), missed, removed(2)]);
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl SnapshotStore {
     /// The caller knows that nobody who counts writes for a snapshot before `floor` any more: it is what follows the snapshot that
     /// was committed last or given up last, or [`SnapshotId::start_of`] a generation that begins, or would begin next. What somebody of an
     /// earlier generation writes all the same, who has not heard of its end, goes with the next call. A caller that has been followed by
-    /// another, and doesn't know it, takes nothing from that one.
+    /// another, and doesn't know it, takes nothing from that one, which has [said](Self::begin_generation) in which generation it goes on before it folded.
     ///
     /// Costs a listing of the folder.
     ///
@@ -169,7 +169,12 @@ impl Shared {
     fn take_old(&self) -> (Vec<Arc<Manifest>>, Vec<SnapshotId>) {
         let mut state = self.state();
         let keep = self.config.keep.max(1);
-        let Some(oldest) = state.kept.keys().rev().nth(keep - 1).copied() else {
+        // What another has made since counts for nothing here: it keeps what it needs, and that may be older than the newest.
+        let oldest = state.own_newest.and_then(|newest| {
+            let own = state.kept.range(..=newest);
+            own.rev().nth(keep - 1).map(|(id, _)| *id)
+        });
+        let Some(oldest) = oldest else {
             return (Vec::new(), Vec::new());
         };
         let is_old = |id: &SnapshotId, manifest: &Arc<Manifest>| {

@@ -63,6 +63,61 @@ fn who_has_ended_leaves_what_the_next_generation_has_folded() {
 }
 
 #[test]
+fn who_has_been_followed_collects_nothing_that_the_one_who_goes_on_holds() {
+    let folder = MemoryFolder::new();
+    let (first, mut model) = (open(&folder), Model::new());
+    add(&first, None, id(1, 1), &mut model);
+    let mut base = id(1, 1);
+    let second = open(&folder);
+    second.begin_generation(2);
+    let mut held = None;
+    for epoch in 2..=7 {
+        add(&second, Some(base), id(2, epoch), &mut model);
+        base = id(2, epoch);
+        if epoch == 3 {
+            held = Some((second.snapshot(base).expect("it is there"), model.clone()));
+        }
+        second.collect().expect("collected");
+    }
+    first.sweep(SnapshotId::start_of(2)).expect("swept");
+    first.collect().expect("collected");
+    let (held, model_then) = held.expect("epoch 3 was made");
+    held.verify().expect("whole");
+    assert_eq!(read(&held, 2).expect("whole"), model_then);
+    for snapshot in second.snapshots() {
+        second
+            .snapshot(snapshot)
+            .expect("there")
+            .verify()
+            .expect("whole");
+    }
+}
+
+#[test]
+fn what_is_folded_while_the_newest_snapshot_cannot_be_read_stays_until_it_can() {
+    let folder = MemoryFolder::new();
+    let (first, mut model) = (open(&folder), Model::new());
+    let mut base = None;
+    for epoch in 1..=6 {
+        add(&first, base, id(1, epoch), &mut model);
+        base = Some(id(1, epoch));
+    }
+    let newest = FileName::new("snapshot-1-6.manifest").expect("a name");
+    let bytes = folder.read(&newest).expect("read").expect("there");
+    replace(&folder, &newest, Some(b"nobody can read this"));
+    let second = open(&folder);
+    second.begin_generation(1);
+    let mut fold = second.fold().expect("there are five layers");
+    while fold.step(50).expect("folded") == FoldProgress::More {}
+    replace(&folder, &newest, Some(&bytes));
+    first.sweep(id(1, 7)).expect("swept");
+    add(&second, base, id(1, 7), &mut model);
+    let latest = second.latest().expect("whole").expect("there");
+    assert!(latest.report().vertices[0].layers < 7, "it was folded");
+    assert_eq!(read(&latest, 2).expect("whole"), model);
+}
+
+#[test]
 fn what_somebody_has_folded_who_is_gone_goes_with_a_sweep_behind_the_next_snapshot() {
     let folder = MemoryFolder::new();
     let (first, mut model) = (open(&folder), Model::new());

@@ -238,7 +238,7 @@ impl StandInP {
                 Marker::Watermark(watermark) => self.merge.advance(at, watermark),
                 Marker::Idle => {
                     let risen = self.merge.idle(at);
-                    if self.merge.is_idle() {
+                    if self.merge.tells_idle() {
                         outbox.marker(Marker::Idle);
                     }
                     risen
