@@ -63,6 +63,6 @@ pub use beginning::{compare, kept_states, make_room, save};
 pub use binder::{Told, ToldOfEpoch};
 pub use keeper::FolderKeeper;
 pub use looking::{Kept, view_of};
-pub use probe::make_place;
+pub use probe::{make_place, unmake_place};
 pub use promise::{Origin, Place, Promise};
 pub use remembered::{states_of, write_states};

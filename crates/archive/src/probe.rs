@@ -38,6 +38,22 @@ pub fn make_place(place: &Place, job: &JobRef) -> Result<()> {
     }
 }
 
+/// Removes what [`make_place`] has made, for a job that was refused after all. A folder in which there is anything else stays.
+///
+/// # Errors
+/// If it can't be removed.
+pub fn unmake_place(place: &Place, job: &JobRef) -> Result<()> {
+    let (Place::Folder(path) | Place::Both(path)) = place else {
+        return Ok(());
+    };
+    find_folder(path, job)?.remove(&[(file()?, FileState::Whole)])?;
+    if path.is_dir() {
+        // One that is not empty has become somebody's.
+        let _ = std::fs::remove_dir(path);
+    }
+    Ok(())
+}
+
 /// Opens where a job's snapshots are, and makes nothing.
 ///
 /// # Errors
@@ -198,6 +214,21 @@ mod tests {
         make_folder(&path, &job(1)).unwrap();
         find_folder(&path, &job(1)).unwrap();
         assert_eq!(refused(&job(2)), ErrorCode::InvalidConfig);
+    }
+
+    #[test]
+    fn of_a_job_that_is_refused_nothing_stays_unless_somebody_has_written_there() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("words-1");
+        let folder = Place::Folder(path.clone());
+        make_place(&folder, &job(1)).unwrap();
+        unmake_place(&folder, &job(1)).unwrap();
+        assert!(!path.exists());
+        make_place(&folder, &job(1)).unwrap();
+        assert!(unmake_place(&folder, &job(2)).is_err(), "another's");
+        std::fs::write(path.join("mine"), "x").unwrap();
+        unmake_place(&folder, &job(1)).unwrap();
+        assert!(path.join("mine").exists());
     }
 
     #[test]

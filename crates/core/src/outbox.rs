@@ -11,7 +11,8 @@ use crate::{Chunk, Epoch, Ordinal, Result, Rows, Timestamp, Watermark};
 pub enum Marker {
     /// No older event time follows.
     Watermark(Watermark),
-    /// The source is silent: this edge is not to hold back the watermark of others until it speaks again.
+    /// The source is silent: this edge is not to hold back the watermark of others until it speaks again. To be said again now and then as long as it is, since
+    /// it is passed over [where others have just woken](crate::WatermarkMerge).
     Idle,
     /// This epoch's records end here.
     EpochEnd(Epoch),

@@ -251,7 +251,9 @@ fn epochs(epochs: &EpochsView) -> Vec<(&'static str, String)> {
             )
         }
     };
-    let from = match epochs.restored_from {
+    // What a life that has yet to begin will begin from is what is committed.
+    let next = epochs.committed.filter(|_| !epochs.has_begun);
+    let from = match epochs.restored_from.or(next) {
         Some(epoch) => format!("from epoch {epoch}"),
         None => "from the beginning".to_string(),
     };

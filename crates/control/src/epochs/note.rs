@@ -125,11 +125,14 @@ impl fmt::Display for EpochsNote {
                     Some(epoch) => write!(f, "the job goes back to epoch {}", epoch.0)?,
                     None => f.write_str("the job begins anew")?,
                 }
-                let after = after.as_millis();
-                write!(
-                    f,
-                    " in {after} ms, for the {in_a_row}. time in a row: {reason}"
-                )
+                match after.as_millis() {
+                    0 => f.write_str(" at once")?,
+                    after => write!(f, " in {after} ms")?,
+                }
+                if *in_a_row > 1 {
+                    write!(f, ", {in_a_row} times in a row now")?;
+                }
+                write!(f, ": {reason}")
             }
             EpochsNote::BeginsLate {
                 generation,

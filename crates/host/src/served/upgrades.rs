@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ardea_api::{Answer, UpgradeRequest};
-use ardea_archive::{Promise, compare, make_place};
+use ardea_api::{Answer, Unanswered, UpgradeRequest};
+use ardea_archive::{Promise, compare, make_place, unmake_place};
 use ardea_control::{Command, Successor, UpgradeOrder};
 use ardea_core::{Error, ErrorCode};
 use ardea_master::{JobDesk, new_submission};
@@ -49,14 +49,22 @@ impl Served {
         self.have_place(&promise.place).await?;
         // A place that can't be written to would be found out when the job has stopped.
         let (place, of) = (promise.place, next.definition.job.clone());
-        looking(move || make_place(&place, &of)).await??;
+        let made = (place.clone(), of.clone());
+        looking(move || make_place(&made.0, &made.1)).await??;
         let order = UpgradeOrder {
             next,
             back: new_submission(),
             patience: Duration::from_millis(patience_ms),
         };
         let command = Command::Upgrade(Box::new(order));
-        self.have_done(&desk, command).await
+        let done = self.have_done(&desk, command).await;
+        if let Err(Unanswered::Failed(refused)) = &done
+            && refused.code() == ErrorCode::WrongState
+        {
+            // What can't be removed is an empty folder.
+            let _ = looking(move || unmake_place(&place, &of)).await;
+        }
+        done
     }
 
     /// Refuses a program that can't go on from what the job remembers.
