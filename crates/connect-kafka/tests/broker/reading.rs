@@ -136,7 +136,8 @@ fn time_is_that_of_the_slowest_partition_and_an_idle_one_does_not_hold_it() {
         .aggregate("count", count())
         .collect();
     let running = Running::start(&p);
-    eventually("windows end", || counts.len() >= 3);
+    // When all are silent time stands where the slowest of those was that have spoken: behind two windows.
+    eventually("windows end", || counts.len() >= 2);
     running.job.drain();
     running.job.join().unwrap();
     let total: u64 = counts.take().iter().map(|window| window.value).sum();
