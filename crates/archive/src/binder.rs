@@ -162,9 +162,10 @@ impl Binder {
         let store = SnapshotStore::open(Arc::clone(&folder), &self.job.name, config)?;
         // Before anything is folded or collected.
         store.begin_generation(record.generation.0);
-        let held = record.snapshots.iter();
-        let held = held.filter_map(|kept| Some((kept.epoch, store.snapshot(id_of(kept)).ok()?)));
-        let held = held.collect();
+        // What a master finds in its record was made by those before it.
+        let known: BTreeSet<SnapshotId> = record.snapshots.iter().map(|it| id_of(it)).collect();
+        let mut held = BTreeMap::new();
+        hold(&mut held, &known, &store);
         let job = self.job.clone();
         let housekeeper = Housekeeper::start(Arc::clone(&folder), store.clone(), move |error| {
             eprintln!("job {job}: old snapshots could not be cleared away: {error}");
@@ -176,8 +177,7 @@ impl Binder {
             folder,
             store,
             housekeeper,
-            // What a master finds in its record was made by those before it.
-            known: record.snapshots.iter().map(|kept| id_of(kept)).collect(),
+            known,
             before: record.snapshots.clone(),
             held,
             bound: Vec::new(),
@@ -212,6 +212,17 @@ impl Binder {
         if let Err(error) = open.and_then(|open| open.close()) {
             let job = &self.job;
             eprintln!("job {job}: what it had begun to write could not be cleared away: {error}");
+        }
+    }
+}
+
+/// Keeps these snapshots from being collected, as far as they can be read.
+fn hold(held: &mut BTreeMap<Epoch, Snapshot>, known: &BTreeSet<SnapshotId>, store: &SnapshotStore) {
+    for id in known {
+        if !held.contains_key(&id.epoch)
+            && let Ok(snapshot) = store.snapshot(*id)
+        {
+            held.insert(id.epoch, snapshot);
         }
     }
 }
@@ -299,13 +310,7 @@ impl Open {
         self.store.begin_generation(present.0);
         self.held.retain(|epoch, _| epochs.contains(epoch));
         self.known.retain(|id| epochs.contains(&id.epoch));
-        for id in &self.known {
-            if !self.held.contains_key(&id.epoch)
-                && let Ok(snapshot) = self.store.snapshot(*id)
-            {
-                self.held.insert(id.epoch, snapshot);
-            }
-        }
+        hold(&mut self.held, &self.known, &self.store);
         let bound = std::mem::take(&mut self.bound);
         let bound = bound.into_iter().filter(|part| is_stale(part, present));
         stale.extend(bound.filter_map(|part| Some((part.file().ok()?, FileState::Whole))));

@@ -6,6 +6,9 @@ use ardea_core::{Timestamp, Watermark, WatermarkMerge};
 
 use crate::scout::{Found, Reached};
 
+/// Who has not looked for so long has been stopped, or has not been read: that is no silence.
+const LOOKS_WITHIN: Duration = Duration::from_secs(1);
+
 /// What event time may be taken for granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Timing {
@@ -58,9 +61,6 @@ pub(crate) struct Partitions {
     /// When it was looked last.
     looked: Duration,
 }
-
-/// Who has not looked for so long has been stopped, or has not been read: that is no silence.
-const LOOKS_WITHIN: Duration = Duration::from_secs(1);
 
 impl Partitions {
     pub fn new(timing: Timing) -> Self {
@@ -155,20 +155,7 @@ impl Partitions {
     /// What is to be said of time after some messages, or after none for a while.
     pub fn time(&mut self, now: Duration) -> Saying {
         let mut saying = Saying::default();
-        let slept = now.saturating_sub(self.looked);
-        self.looked = now;
-        let wakes = self.merge.is_idle() && self.slots.iter().any(|slot| slot.is_touched);
-        for (input, slot) in self.slots.iter_mut().enumerate() {
-            match &mut slot.state {
-                State::AtEnd(since) if slept > LOOKS_WITHIN => *since += slept,
-                // When all have been silent the silence of each counts anew.
-                State::Idle if wakes => {
-                    slot.state = State::AtEnd(now);
-                    self.merge.record(input);
-                }
-                _ => {}
-            }
-        }
+        self.count_anew(now);
         for (input, slot) in self.slots.iter_mut().enumerate() {
             let mut rose = None;
             if std::mem::take(&mut slot.is_touched) {
@@ -201,6 +188,23 @@ impl Partitions {
             self.said_idle = Some(now);
         }
         saying
+    }
+
+    /// Silence counts anew where nobody has looked, and for all when all have been silent and one speaks.
+    fn count_anew(&mut self, now: Duration) {
+        let slept = now.saturating_sub(self.looked);
+        self.looked = now;
+        let wakes = self.merge.is_idle() && self.slots.iter().any(|slot| slot.is_touched);
+        for (input, slot) in self.slots.iter_mut().enumerate() {
+            match &mut slot.state {
+                State::AtEnd(since) if slept > LOOKS_WITHIN => *since += slept,
+                State::Idle if wakes => {
+                    slot.state = State::AtEnd(now);
+                    self.merge.record(input);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// How far each is.

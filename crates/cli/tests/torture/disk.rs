@@ -66,12 +66,20 @@ impl Disk {
         let _ = fs::remove_file(self.path.join(BALLAST));
     }
 
-    /// The job's folder, if it is there.
+    /// The job's folder, if it is there: of those of all its submissions that with the newest snapshot. One in which there is none yet is just being made.
     fn folder(&self) -> Option<PathBuf> {
         let entries = fs::read_dir(&self.path).ok()?.flatten();
-        let mut folders = entries.filter(|entry| entry.path().is_dir());
-        let found = folders.find(|entry| entry.file_name() != AWAY)?;
-        Some(found.path())
+        let folders = entries.filter(|entry| entry.path().is_dir() && entry.file_name() != AWAY);
+        let newest = |folder: &Path| {
+            let files = fs::read_dir(folder).ok()?.flatten();
+            let is_manifest =
+                |file: &fs::DirEntry| file.file_name().to_string_lossy().ends_with(".manifest");
+            let made = files.filter(is_manifest);
+            made.filter_map(|file| file.metadata().and_then(|it| it.modified()).ok())
+                .max()
+        };
+        let dated = folders.filter_map(|it| Some((newest(&it.path())?, it.path())));
+        dated.max().map(|(_, path)| path)
     }
 
     /// Takes the job's folder away; where it has to come back to.

@@ -67,26 +67,6 @@ impl RunnerJob {
 }
 
 impl Runner {
-    /// The jobs of which there should be containers here, or have yet to stop.
-    ///
-    /// # Errors
-    ///
-    /// When the runner's folder can't be read. A job that can't be looked at is passed over.
-    pub async fn jobs(&self) -> Result<Vec<JobRef>> {
-        let runner = self.clone();
-        blocking(move || {
-            let folders = JobFolder::all(&runner.0.config.folder)?.into_iter();
-            let has_any = |folder: &JobFolder| {
-                let held = runner.holds_of(folder);
-                held.is_ok_and(|held| !held.is_empty())
-            };
-            let held = folders.filter(has_any);
-            let files = held.filter_map(|folder| folder.job().ok()?);
-            Ok(files.map(|file| file.launch.job().clone()).collect())
-        })
-        .await
-    }
-
     /// Ends what is here of a job that is over, as it is for those who have heard that it was killed.
     ///
     /// # Errors

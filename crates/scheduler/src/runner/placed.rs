@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ardea_control::ContainerRequest;
+use ardea_control::{ContainerRequest, JobRef};
 use ardea_core::Result;
 use ardea_packing::{ContainerId, Resources};
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,27 @@ impl Runner {
         .await
     }
 
-    pub(super) fn holds_of(&self, folder: &JobFolder) -> Result<Vec<HeldContainer>> {
+    /// The jobs of which there should be containers here, or have yet to stop.
+    ///
+    /// # Errors
+    ///
+    /// When the runner's folder can't be read. A job that can't be looked at is passed over.
+    pub async fn jobs(&self) -> Result<Vec<JobRef>> {
+        let runner = self.clone();
+        blocking(move || {
+            let folders = JobFolder::all(&runner.0.config.folder)?.into_iter();
+            let has_any = |folder: &JobFolder| {
+                let held = runner.holds_of(folder);
+                held.is_ok_and(|held| !held.is_empty())
+            };
+            let held = folders.filter(has_any);
+            let files = held.filter_map(|folder| folder.job().ok()?);
+            Ok(files.map(|file| file.launch.job().clone()).collect())
+        })
+        .await
+    }
+
+    fn holds_of(&self, folder: &JobFolder) -> Result<Vec<HeldContainer>> {
         let mut requests = self.wanted(folder)?;
         for id in folder.containers()? {
             // A working folder is removed when a container has stopped that is not wanted any more.

@@ -24,21 +24,32 @@ fn add(store: &SnapshotStore, base: Option<SnapshotId>, id: SnapshotId, model: &
     store.commit(&commit).expect("committed");
 }
 
+/// Makes so many snapshots, one after the other, in the first generation; the newest.
+fn add_all(store: &SnapshotStore, count: u64, model: &mut Model) -> Option<SnapshotId> {
+    let mut base = None;
+    for epoch in 1..=count {
+        add(store, base, id(1, epoch), model);
+        base = Some(id(1, epoch));
+    }
+    base
+}
+
+/// Folds all that is to be folded now, while `meanwhile` happens.
+fn fold(store: &SnapshotStore, meanwhile: impl Fn()) {
+    let mut fold = store.fold().expect("there are layers enough");
+    while fold.step(50).expect("folded") == FoldProgress::More {
+        meanwhile();
+    }
+}
+
 /// One makes snapshots and is followed by another in the generation `next`, which folds; then the first sweeps before this snapshot.
 fn overtake(next: u64, floor: SnapshotId) {
     let folder = MemoryFolder::new();
     let (first, mut model) = (open(&folder), Model::new());
-    let mut base = None;
-    for epoch in 1..=5 {
-        add(&first, base, id(1, epoch), &mut model);
-        base = Some(id(1, epoch));
-    }
+    let base = add_all(&first, 5, &mut model);
     let second = open(&folder);
     second.begin_generation(next);
-    let mut fold = second.fold().expect("there are five layers");
-    while fold.step(50).expect("folded") == FoldProgress::More {
-        first.sweep(floor).expect("swept");
-    }
+    fold(&second, || drop(first.sweep(floor).expect("swept")));
     first.forget_folded();
     first.sweep(floor).expect("swept");
     add(&second, base, id(next, 6), &mut model);
@@ -97,18 +108,13 @@ fn who_has_been_followed_collects_nothing_that_the_one_who_goes_on_holds() {
 fn what_is_folded_while_the_newest_snapshot_cannot_be_read_stays_until_it_can() {
     let folder = MemoryFolder::new();
     let (first, mut model) = (open(&folder), Model::new());
-    let mut base = None;
-    for epoch in 1..=6 {
-        add(&first, base, id(1, epoch), &mut model);
-        base = Some(id(1, epoch));
-    }
+    let base = add_all(&first, 6, &mut model);
     let newest = FileName::new("snapshot-1-6.manifest").expect("a name");
     let bytes = folder.read(&newest).expect("read").expect("there");
     replace(&folder, &newest, Some(b"nobody can read this"));
     let second = open(&folder);
     second.begin_generation(1);
-    let mut fold = second.fold().expect("there are five layers");
-    while fold.step(50).expect("folded") == FoldProgress::More {}
+    fold(&second, || ());
     replace(&folder, &newest, Some(&bytes));
     first.sweep(id(1, 7)).expect("swept");
     add(&second, base, id(1, 7), &mut model);
@@ -121,14 +127,9 @@ fn what_is_folded_while_the_newest_snapshot_cannot_be_read_stays_until_it_can() 
 fn what_somebody_has_folded_who_is_gone_goes_with_a_sweep_behind_the_next_snapshot() {
     let folder = MemoryFolder::new();
     let (first, mut model) = (open(&folder), Model::new());
-    let mut base = None;
-    for epoch in 1..=5 {
-        add(&first, base, id(1, epoch), &mut model);
-        base = Some(id(1, epoch));
-    }
-    let mut fold = first.fold().expect("there are five layers");
-    while fold.step(50).expect("folded") == FoldProgress::More {}
-    drop((fold, first));
+    let base = add_all(&first, 5, &mut model);
+    fold(&first, || ());
+    drop(first);
     let second = open(&folder);
     add(&second, base, id(1, 6), &mut model);
     second.collect().expect("collected");
