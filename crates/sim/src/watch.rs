@@ -286,6 +286,15 @@ impl World {
         worker.is_some_and(|worker| worker.of == self.job.submission)
     }
 
+    /// Whether a process that was replaced, and that nobody stops, goes on in the place of the one that replaced it: if that has died, and the master that knew of it
+    /// too, nobody knows better.
+    fn is_all_there_is(&self, id: WorkerId) -> bool {
+        let mut current = self.cluster.current();
+        !self.config.stops_leftovers
+            && self.leftovers.contains(&id)
+            && !current.any(|other| other.container == id.container)
+    }
+
     fn comes_to_an_end(&self) -> bool {
         let records = self.config.survival.and_then(|survival| survival.records);
         self.config.ends_at.is_some() || records.is_some()
@@ -343,7 +352,8 @@ impl World {
         };
         for (worker, container) in self.workers.values().zip(plan.containers()) {
             let id = worker.agent.id();
-            let is_placed = id.container == container.id && self.cluster.is_current(id);
+            let is_placed = id.container == container.id
+                && (self.cluster.is_current(id) || self.is_all_there_is(id));
             if !is_placed || !self.is_of_present(id) {
                 return Some(format!(
                     "worker {id} is not the one of container {}",
