@@ -24,6 +24,10 @@ use crate::orders::{Order, Orders, Stopped};
 /// For how long who asks looks for the answer before it sleeps: a little longer than another member takes that has to be woken first.
 const LOOKS_FOR: Duration = Duration::from_micros(200);
 
+/// How long who has much under way sleeps before it looks again, and after how many times in vain it sleeps until it is woken.
+const RESTS: Duration = Duration::from_micros(50);
+const MOST_RESTS: u32 = 50;
+
 /// For how long the member's thread looks whether more comes before it sleeps.
 const LINGERS: Duration = Duration::from_micros(20);
 
@@ -107,6 +111,27 @@ impl Helm {
     pub fn wait(&self, answers: &Answers, into: &mut Outcomes) {
         if answers.take(into) || (self.is_worth_looking() && self.look_for(answers, into)) {
             return;
+        }
+        self.wake();
+        answers.wait(into);
+    }
+
+    /// As [`wait`](Self::wait), for who has so much under way that others are busy with it for long: to look for answers all the while would cost as much as what is
+    /// done for them.
+    pub fn wait_at_rest(&self, answers: &Answers, into: &mut Outcomes) {
+        for _ in 0..MOST_RESTS {
+            if let Some(mut place) = self.take() {
+                let Some(driver) = place.as_mut() else {
+                    break;
+                };
+                self.drives.fetch_add(1, Ordering::Relaxed);
+                let turn = driver.turn(true);
+                self.let_go(place, turn);
+            }
+            if answers.take(into) {
+                return;
+            }
+            std::thread::sleep(RESTS);
         }
         self.wake();
         answers.wait(into);

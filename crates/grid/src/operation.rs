@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::MemberId;
+use crate::pieces;
 use crate::store::NEVER;
 
 /// What the maps of guests have in their numbers.
@@ -47,8 +48,10 @@ pub enum Operation {
         /// In which map.
         map: MapId,
         /// The key.
+        #[serde(deserialize_with = "pieces::deserialize")]
         key: Bytes,
         /// The value.
+        #[serde(deserialize_with = "pieces::deserialize")]
         value: Bytes,
         /// When it is gone by itself, if ever.
         expires: Option<i64>,
@@ -194,8 +197,10 @@ pub enum Change {
         /// In which map.
         map: MapId,
         /// The key.
+        #[serde(deserialize_with = "pieces::deserialize")]
         key: Bytes,
         /// The value.
+        #[serde(deserialize_with = "pieces::deserialize")]
         value: Bytes,
         /// When it expires; [`NEVER`] if it doesn't.
         expires: i64,

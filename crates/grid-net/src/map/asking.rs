@@ -17,6 +17,9 @@ use crate::orders::{Ask, Order, Stopped};
 /// How many operations of one call are under way at a time.
 const UNDER_WAY: usize = 4096;
 
+/// So many that are under way keep other members busy for longer than it takes to sleep a little.
+const MANY: usize = 256;
+
 /// How many are ordered together at most, and about how many bytes of them: so many that each partition has several of them.
 const TOGETHER: usize = 1024;
 const TOGETHER_BYTES: usize = 2 << 20;
@@ -83,7 +86,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
                 break;
             }
             while under_way + some.len() > UNDER_WAY {
-                self.inner.helm.wait(&answers, &mut outcomes);
+                self.inner.helm.wait_at_rest(&answers, &mut outcomes);
                 hear(&mut under_way, &mut outcomes)?;
             }
             under_way += some.len();
@@ -93,7 +96,10 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             }
         }
         while under_way > 0 {
-            self.inner.helm.wait(&answers, &mut outcomes);
+            match under_way >= MANY {
+                true => self.inner.helm.wait_at_rest(&answers, &mut outcomes),
+                false => self.inner.helm.wait(&answers, &mut outcomes),
+            }
             hear(&mut under_way, &mut outcomes)?;
         }
         Ok(())

@@ -3,10 +3,8 @@
 use std::cell::RefCell;
 
 use ardea_core::Result;
-use bytes::{Bytes, BytesMut};
-
-/// How many bytes of entries lie in one piece of memory. It is there for as long as one of them is, so it is small; what is longer than a quarter has its own.
-const PIECE_BYTES: usize = 16 << 10;
+use ardea_grid::Pieces;
+use bytes::Bytes;
 
 /// What is kept of the memory in which entries are written, in bytes.
 const KEPT_BYTES: usize = 64 << 10;
@@ -19,7 +17,7 @@ thread_local! {
 #[derive(Default)]
 struct Pen {
     written: Vec<u8>,
-    piece: BytesMut,
+    pieces: Pieces,
 }
 
 /// A key and a value, written one behind the other by `write`, which says where the value begins.
@@ -30,7 +28,7 @@ pub(super) fn entry(write: impl FnOnce(&mut Vec<u8>) -> Result<usize>) -> Result
     let entry = write(&mut pen.written).map(|at| {
         let mut key = match pen.written.len() > KEPT_BYTES {
             true => pen.given(),
-            false => pen.kept(),
+            false => pen.pieces.put(&pen.written),
         };
         let value = key.split_off(at);
         (key, value)
@@ -46,18 +44,6 @@ impl Pen {
         let mut written = std::mem::take(&mut self.written);
         written.shrink_to_fit();
         written.into()
-    }
-
-    fn kept(&mut self) -> Bytes {
-        let bytes = self.written.len();
-        if bytes > PIECE_BYTES / 4 {
-            return Bytes::copy_from_slice(&self.written);
-        }
-        if self.piece.capacity() < bytes {
-            self.piece = BytesMut::with_capacity(PIECE_BYTES);
-        }
-        self.piece.extend_from_slice(&self.written);
-        self.piece.split().freeze()
     }
 }
 
