@@ -27,6 +27,7 @@ mod lag;
 mod open_slices;
 mod pack_call;
 mod pack_form;
+mod pack_keys;
 mod pack_ledger;
 mod packs;
 mod restored_slices;

@@ -1,5 +1,7 @@
 //! What has changed in a table, entry by entry.
 
+use std::ops::Range;
+
 use ardea_core::{CutWriter, Result, StateChunk};
 
 use crate::keyed::{CutAt, CutLog};
@@ -19,8 +21,8 @@ pub(crate) struct Stamp {
 /// Empty where no cuts are taken. They stay with the entries when these move to another table in the same order.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Stamps {
-    /// Of the first entries. Those behind them were changed last in generation `newest`, and are in no cut: as long as that is so of all that come, a
-    /// new entry costs no memory.
+    /// Of the first entries. Those behind them were changed last in generation `newest`, and are in no cut but one that has been written up to `next`: as long as that is so
+    /// of all that come, a new entry costs no memory.
     marks: Vec<Stamp>,
     newest: u32,
     entries: usize,
@@ -143,6 +145,13 @@ impl Stamps {
             written: 0,
         };
         if self.marks.len() < self.entries {
+            // But it may be in the one that is being written, as far as that has come.
+            let looked_at = self.marks.len()..self.next.min(self.entries);
+            let written = Stamp {
+                written: self.next_for,
+                ..new
+            };
+            self.marks.extend(looked_at.map(|_| written));
             self.marks.resize(self.entries, new);
         }
         &mut self.marks
@@ -259,12 +268,13 @@ impl Stamps {
         Ok(true)
     }
 
-    /// Goes on through the entries for a cut: `write` gets the place of each that belongs to it, and says whether there is room for more.
-    /// Whether all have been looked at.
+    /// Goes on through the entries for a cut: `write` gets the places of some that belong to it and follow each other, at most `most`, and says how many of them, from the
+    /// first on, it has written, and whether there is room for more. Whether all have been looked at.
     pub(crate) fn sweep(
         &mut self,
         sweep: &mut Sweep,
-        mut write: impl FnMut(usize) -> Result<bool>,
+        most: usize,
+        mut write: impl FnMut(Range<usize>) -> Result<(usize, bool)>,
     ) -> Result<bool> {
         let cut = sweep.cut;
         if self.are_behind(cut) {
@@ -277,35 +287,69 @@ impl Stamps {
         if self.next_for != cut.generation {
             (self.next, self.next_for, self.oldest_seen) = (0, cut.generation, u32::MAX);
         }
-        self.marks();
-        while let Some(mark) = self.marks.get_mut(self.next) {
+        while self.next < self.entries {
             if sweep.left == 0 {
                 return Ok(false);
             }
-            sweep.left -= 1;
-            self.next += 1;
-            if mark.changed > cut.generation || mark.written == cut.generation {
-                continue;
+            let (alike, belong) = self.alike(sweep, most.min(sweep.left));
+            let (looked_at, has_room) = match belong {
+                true => write(self.next..self.next + alike)?,
+                false => (alike, true),
+            };
+            let after = self.next + looked_at;
+            if belong && self.next < self.marks.len() {
+                let marks = &mut self.marks[self.next..after];
+                marks.iter_mut().for_each(|it| it.written = cut.generation);
             }
-            let is_renewed =
-                !cut.holds(mark.changed) && mark.changed <= sweep.renews_to && sweep.renews > 0;
-            if is_renewed {
-                sweep.renews -= 1;
-                mark.changed = cut.generation;
-                self.latest = self.latest.max(cut.generation);
-            }
-            self.oldest_seen = self.oldest_seen.min(mark.changed);
-            if cut.holds(mark.changed) {
-                mark.written = cut.generation;
-                if !write(self.next - 1)? {
-                    return Ok(false);
-                }
+            (self.next, sweep.left) = (after, sweep.left - looked_at);
+            if !has_room {
+                return Ok(false);
             }
         }
         // What has changed since is younger than the cut.
         self.oldest = self.oldest_seen.min(cut.generation + 1);
         sweep.oldest = sweep.oldest.min(self.oldest_seen);
         Ok(true)
+    }
+
+    /// How many entries from the next on, at most `most`, are alike for a cut, and whether they belong to it and are to be written.
+    fn alike(&mut self, sweep: &mut Sweep, most: usize) -> (usize, bool) {
+        let cut = sweep.cut;
+        if self.next >= self.marks.len() {
+            // All that follow are as the newest, and in no cut.
+            let (is_open, belong) = (self.newest <= cut.generation, cut.holds(self.newest));
+            if !is_open || belong || self.newest > sweep.renews_to || sweep.renews == 0 {
+                if is_open {
+                    self.oldest_seen = self.oldest_seen.min(self.newest);
+                }
+                return (most.min(self.entries - self.next), belong);
+            }
+            self.marks();
+        }
+        let (mut count, mut all_belong) = (0, false);
+        for mark in self.marks[self.next..].iter_mut().take(most) {
+            let is_open = mark.changed <= cut.generation && mark.written != cut.generation;
+            let is_renewed = is_open
+                && !cut.holds(mark.changed)
+                && mark.changed <= sweep.renews_to
+                && sweep.renews > 0;
+            let belongs = is_renewed || (is_open && cut.holds(mark.changed));
+            if count == 0 {
+                all_belong = belongs;
+            } else if belongs != all_belong {
+                break;
+            }
+            if is_renewed {
+                sweep.renews -= 1;
+                mark.changed = cut.generation;
+                self.latest = self.latest.max(cut.generation);
+            }
+            if is_open {
+                self.oldest_seen = self.oldest_seen.min(mark.changed);
+            }
+            count += 1;
+        }
+        (count, all_belong)
     }
 
     /// The entries get another order: at each place stands what stood at that one of `places`.
@@ -389,9 +433,19 @@ mod tests {
         Insert(usize),
         Change(usize),
         Cut,
-        Sweep(u32, usize),
+        Sweep(usize, (u32, usize), usize),
         Reverse,
         Clear,
+    }
+
+    fn sweep_of(cut: CutAt, left: usize, (renews_to, renews): (u32, usize)) -> Sweep {
+        Sweep {
+            cut,
+            left,
+            renews_to,
+            renews,
+            oldest: u32::MAX,
+        }
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -400,7 +454,8 @@ mod tests {
             2 => (0usize..4).prop_map(Step::Insert),
             16 => any::<usize>().prop_map(Step::Change),
             3 => Just(Step::Cut),
-            3 => (0u32..9, 0usize..9).prop_map(|(to, renews)| Step::Sweep(to, renews)),
+            3 => (0usize..50, (0u32..9, 0usize..9), 1usize..9)
+                .prop_map(|(left, renews, writes)| Step::Sweep(left, renews, writes)),
             1 => Just(Step::Reverse),
             1 => Just(Step::Clear),
         ]
@@ -410,32 +465,59 @@ mod tests {
         #[test]
         fn what_is_fresh_or_behind_a_cut_is_so_entry_by_entry(steps in prop::collection::vec(step(), 0..200)) {
             let (mut stamps, mut log, mut epoch) = (Stamps::default(), CutLog::default(), 0);
+            // As well, with the marks of all entries from the start.
+            let mut marked = Stamps::default();
             for step in steps {
+                marked.marks();
                 let entries = stamps.entries;
                 match step {
-                    Step::Push => stamps.push(&log),
+                    Step::Push => {
+                        stamps.push(&log);
+                        marked.push(&log);
+                    }
                     Step::Insert(keys) if stamps.are_fresh(&log) => {
-                        let mut fresh = Fresh::new(&mut stamps, &log);
-                        (0..keys).for_each(|_| Watch::<u64, u64>::inserted(&mut fresh, 0));
-                        drop(fresh);
+                        for both in [&mut stamps, &mut marked] {
+                            let mut fresh = Fresh::new(both, &log);
+                            (0..keys).for_each(|_| Watch::<u64, u64>::inserted(&mut fresh, 0));
+                        }
                         prop_assert_eq!(stamps.entries, entries + keys);
                     }
                     Step::Insert(_) => {}
                     Step::Change(at) if entries > 0 && stamps.is_news(at % entries, &log) => {
-                        stamps.change(at % entries, &log);
+                        let before = stamps.change(at % entries, &log);
+                        let known = marked.change(at % entries, &log);
+                        if let Some(cut) = log.writing() {
+                            let is_overtaken = |before| sweep_of(cut, 0, (0, 0)).is_overtaken(before);
+                            prop_assert_eq!(is_overtaken(before), is_overtaken(known));
+                        }
                     }
                     Step::Change(_) => {}
                     Step::Cut => {
                         epoch += 1;
                         log.take_cut(Cut::full(Epoch(epoch)));
                     }
-                    Step::Sweep(renews_to, renews) => {
+                    Step::Sweep(left, (renews_to, renews), writes) => {
                         let Some(cut) = log.writing() else { continue };
-                        let mut sweep = Sweep { cut, left: 50, renews_to, renews, oldest: u32::MAX };
-                        stamps.sweep(&mut sweep, |_| Ok(true)).unwrap();
+                        let swept = [&mut stamps, &mut marked].map(|it| {
+                            let (mut sweep, mut swept) = (sweep_of(cut, left, (renews_to, renews)), Vec::new());
+                            let is_done = it.sweep(&mut sweep, 7, |places| {
+                                assert!((1..8).contains(&places.len()));
+                                let written = places.len().min(writes);
+                                swept.extend(places.take(written));
+                                Ok((written, true))
+                            });
+                            (swept, is_done.unwrap(), sweep.left, sweep.renews, sweep.oldest)
+                        });
+                        prop_assert_eq!(&swept[0], &swept[1]);
                     }
-                    Step::Reverse => stamps.reorder((0..entries as u32).rev()),
-                    Step::Clear => stamps.clear(),
+                    Step::Reverse => {
+                        stamps.reorder((0..entries as u32).rev());
+                        marked.reorder((0..entries as u32).rev());
+                    }
+                    Step::Clear => {
+                        stamps.clear();
+                        marked.clear();
+                    }
                 }
                 // What is known of newer ones without their stamps is left as it is.
                 let marks = stamps.clone().marks().to_vec();

@@ -6,7 +6,6 @@ use ardea_core::{Key, Progress};
 
 use super::frozen_slices::{FrozenSlices, Part};
 use super::open_slices::{OpenSlices, SliceTable};
-use crate::KeyIndex;
 use crate::keyed::Stamps;
 
 /// How many places of keys a call frees, at the most: each is somewhere else in memory.
@@ -44,12 +43,13 @@ impl<K: Key, A> GoneSlices<K, A> {
         self.0.iter_mut().for_each(|(_, body)| body.drop_accs());
     }
 
-    /// Forgets the first ones, but for what is needed that was dropped in a generation, so much in a call. Also says how many went.
+    /// Forgets the first ones, but for what is needed that was dropped in a generation, so much in a call; `let_go` hears of each slot that a part holds no more. Also says
+    /// how many went.
     pub(super) fn release(
         &mut self,
         is_needed: impl Fn(u32) -> bool,
         (open, frozen): (&mut OpenSlices<K, A>, &mut FrozenSlices<A>),
-        (held, index): (&mut HeldKeys, &mut KeyIndex<K>),
+        mut let_go: impl FnMut(u32),
     ) -> (usize, Progress) {
         let (mut left, mut went) = (FREED_PER_CALL, 0);
         while let Some((gone_in, body)) = self.0.front_mut() {
@@ -59,9 +59,7 @@ impl<K: Key, A> GoneSlices<K, A> {
             if let Body::Part(part) = body {
                 let keep = part.slots.len().saturating_sub(left);
                 left -= part.slots.len() - keep;
-                for slot in &part.slots[keep..] {
-                    held.let_go(*slot, index);
-                }
+                part.slots[keep..].iter().copied().for_each(&mut let_go);
                 part.slots.truncate(keep);
                 if keep > 0 {
                     return (went, Progress::MADE);
@@ -111,12 +109,10 @@ impl HeldKeys {
         }
     }
 
-    /// A part does not hold a key any more.
-    pub(super) fn let_go<K: Key>(&mut self, slot: u32, index: &mut KeyIndex<K>) {
+    /// A part does not hold a key any more. Whether none does.
+    pub(super) fn let_go(&mut self, slot: u32) -> bool {
         let held = &mut self.0[slot as usize];
         *held -= 1;
-        if *held == 0 {
-            index.remove(slot);
-        }
+        *held == 0
     }
 }

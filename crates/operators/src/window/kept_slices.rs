@@ -147,7 +147,10 @@ impl<K: Key, A> KeptSlices<K, A> {
             return self.bury(Body::Part(part));
         }
         for slot in &part.slots {
-            self.held.let_go(*slot, index);
+            if self.held.let_go(*slot) {
+                index.remove(*slot);
+                self.packing.packs.forget(*slot);
+            }
         }
         frozen.recycle(part);
     }
@@ -220,9 +223,14 @@ impl<K: Key, A> KeptSlices<K, A> {
             let writing = self.log.writing();
             writing.is_some_and(|cut| cut.is_before(gone_in))
         };
-        let (went, progress) =
-            self.gone
-                .release(is_needed, (open, frozen), (&mut self.held, index));
+        let (held, packs) = (&mut self.held, &mut self.packing.packs);
+        let let_go = |slot| {
+            if held.let_go(slot) {
+                index.remove(slot);
+                packs.forget(slot);
+            }
+        };
+        let (went, progress) = self.gone.release(is_needed, (open, frozen), let_go);
         if let WritesAt::Gone(at) = &mut self.at {
             *at = at.saturating_sub(went);
         }
@@ -318,7 +326,7 @@ impl<K: Key, A> KeptSlices<K, A> {
         if let WritesAt::Open(from) = self.at {
             for table in open.tables_from(from) {
                 self.at = WritesAt::Open(table.id());
-                if !table.pack(&mut call)? {
+                if !table.pack(index, &mut call)? {
                     return Ok(false);
                 }
             }
@@ -326,7 +334,7 @@ impl<K: Key, A> KeptSlices<K, A> {
         }
         if self.at == WritesAt::Moving {
             if let Stage::Freezing { table, .. } | Stage::EmittingTable { table, .. } = moving
-                && !table.pack(&mut call)?
+                && !table.pack(index, &mut call)?
             {
                 return Ok(false);
             }
@@ -346,7 +354,7 @@ impl<K: Key, A> KeptSlices<K, A> {
                 self.at = WritesAt::Gone(at);
                 let is_packed = match body {
                     _ if !call.cut().is_before(gone_in) => true,
-                    Body::Table(table) => table.pack(&mut call)?,
+                    Body::Table(table) => table.pack(index, &mut call)?,
                     Body::Part(part) => part.pack(index, &mut call)?,
                 };
                 if !is_packed {

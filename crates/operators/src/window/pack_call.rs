@@ -1,10 +1,12 @@
 //! Goes through the entries of open tables and frozen parts, and packs those that belong to a cut.
 
+use std::ops::Range;
+
 use ardea_core::{Key, Result};
 
 use super::frozen_slices::Part;
 use super::kept_slices::is_pending;
-use super::open_slices::{SliceId, SliceTable};
+use super::open_slices::SliceTable;
 use super::packs::Packs;
 use crate::KeyIndex;
 use crate::keyed::{CutAt, KeptAs, Stamps, Sweep};
@@ -36,46 +38,32 @@ impl<'a, K: Key, A> PackCall<'a, K, A> {
         self.sweep.cut
     }
 
-    /// Packs what the cut holds of these entries, some of them together; whether all are packed.
-    fn pack<'e>(
+    /// Packs what the cut holds of some entries, some of them together: `add` adds those at some places, and says how many bytes that takes. Whether all are packed.
+    fn pack(
         &mut self,
         stamps: &mut Stamps,
-        of: (SliceId, bool),
-        entry: impl Fn(usize) -> (&'e K, &'e A),
-    ) -> Result<bool>
-    where
-        K: 'e,
-        A: 'e,
-    {
-        let mut places = [0; Packs::TOGETHER];
-        let (mut count, mut most) = (0, self.packs.together());
-        let mut add = |places: &[usize]| -> Result<(usize, bool)> {
-            let entries = places.iter().map(|at| entry(*at));
-            self.bytes += self.packs.add_all(self.kept, of, entries)?;
-            let has_room = self.bytes < BYTES_PER_CALL && self.packs.has_room();
-            Ok((self.packs.together(), has_room))
-        };
-        let is_packed = stamps.sweep(self.sweep, |at| {
-            places[count] = at;
-            count += 1;
-            if count < most {
-                return Ok(true);
-            }
-            count = 0;
-            let (next, has_room) = add(&places[..most])?;
-            most = next;
-            Ok(has_room)
-        })?;
-        let has_room = count == 0 || add(&places[..count])?.1;
-        Ok(is_packed && has_room)
+        add: impl Fn(&mut Packs, Range<usize>) -> Result<usize>,
+    ) -> Result<bool> {
+        let (packs, bytes) = (&mut *self.packs, &mut self.bytes);
+        stamps.sweep(self.sweep, Packs::TOGETHER, |places| {
+            let together = places.len().min(packs.together());
+            *bytes += add(packs, places.start..places.start + together)?;
+            Ok((together, *bytes < BYTES_PER_CALL && packs.has_room()))
+        })
     }
 }
 
 impl<K: Key, A> SliceTable<K, A> {
-    pub(super) fn pack(&mut self, call: &mut PackCall<'_, K, A>) -> Result<bool> {
+    pub(super) fn pack(
+        &mut self,
+        index: &KeyIndex<K>,
+        call: &mut PackCall<'_, K, A>,
+    ) -> Result<bool> {
         let of = (self.id(), is_pending(self.id()));
-        let (keys, accs) = (self.keys.keys(), self.keys.values());
-        call.pack(&mut self.stamps, of, |at| (&keys[at], &accs[at]))
+        let (kept, keys, accs) = (call.kept, self.keys.keys(), self.keys.values());
+        call.pack(&mut self.stamps, |packs, places| {
+            packs.add_all((kept, index), of, &keys[places.clone()], &accs[places])
+        })
     }
 }
 
@@ -86,8 +74,11 @@ impl<A> Part<A> {
         call: &mut PackCall<'_, K, A>,
     ) -> Result<bool> {
         let of = (self.id(), false);
-        let (slots, accs) = (&self.slots, &self.accs);
-        call.pack(&mut self.stamps, of, |at| (index.key(slots[at]), &accs[at]))
+        let (kept, slots, accs) = (call.kept, &self.slots, &self.accs);
+        call.pack(&mut self.stamps, |packs, places| {
+            let slots = &slots[places.clone()];
+            packs.add_of_slots((kept, index), of, slots, &accs[places])
+        })
     }
 }
 
@@ -112,7 +103,7 @@ mod tests {
         };
         let mut tables: Vec<SliceTable<u64, u64>> = (0..2_000).map(table).collect();
         log.take_cut(Cut::full(Epoch(1)));
-        let mut packs = Packs::default();
+        let (mut packs, index) = (Packs::default(), KeyIndex::default());
         let mut sweep = Sweep {
             cut: log.writing().unwrap(),
             left: usize::MAX,
@@ -124,7 +115,7 @@ mod tests {
         while at < tables.len() {
             calls += 1;
             let mut call = PackCall::new(&kept, &mut packs, &mut sweep);
-            while at < tables.len() && tables[at].pack(&mut call).unwrap() {
+            while at < tables.len() && tables[at].pack(&index, &mut call).unwrap() {
                 at += 1;
             }
         }

@@ -4,8 +4,11 @@
 //! with the highest byte first. A partition's state is what its packs say in order of their sequences: later ones override earlier ones.
 //! The value begins with [`MARK`] and the version of the form. Then come groups, one for each slice that follows another: a zero, how far
 //! the slice is from that of the group before, and twice the number of its table, and one if that is pending; behind it each key with its
-//! accumulator. They begin with a byte, one and the kind of the key and nine times the kind of the accumulator: an integer, of the type of
-//! that number, as its magnitude; else, of kind zero, the length and the bytes that the codec wrote. Numbers are LEB128.
+//! accumulator. A key that stands here for the first time follows a one, and the kind of the key and nine times the kind of the accumulator: an integer, of the type of
+//! that number, as its magnitude; else, of kind zero, the length and the bytes that the codec wrote. A key that stands here already is its number, from zero, among those that
+//! follow a one, and two more; its accumulator is of the kind that it had there, and if that is an integer, its magnitude's distance from the key's last. Numbers are LEB128.
+
+mod earlier;
 
 use ardea_core::{Error, ErrorCode, Integer, IntegerType, Key, RestoredEntry, Result};
 
@@ -15,56 +18,71 @@ use crate::keyed::{KeptAs, KeptPart, Rest, cut_short};
 /// How a pack begins. Entries of a key each, as they were written before there were packs, begin with its length, which is never this.
 const MARK: [u8; 4] = [u8::MAX; 4];
 /// The version of the form.
-const VERSION: u8 = 2;
-/// Before it, slices and lengths were written otherwise.
-const FIRST_VERSION: u8 = 1;
+const VERSION: u8 = 3;
 /// How many kinds of keys, and of accumulators, there are: what a codec wrote, and each type of integers.
 const KINDS: u8 = 1 + IntegerType::ALL.len() as u8;
 /// The bytes of a key of an entry.
 const PLACE_BYTES: usize = 12;
 
-/// Appends an entry of this table, behind what it needs before it if it is the first of its pack or follows one of another table.
-#[inline]
-pub(crate) fn put_entry<K: Key, A>(
+/// What stands before an entry: a group begins, a key stands for the first time, and the least of the numbers of keys that stand here already.
+const GROUP: u64 = 0;
+const FIRST: u64 = 1;
+const AGAIN: u64 = 2;
+
+/// Which slice an entry is of, in which of its tables, and whether that is pending.
+pub(super) type Group = (SliceId, bool);
+
+/// Appends an entry of a key, behind what it needs before it if it is the first of its pack or follows one of another table. Returns the kind of the
+/// accumulator, and the integer that this is, if it is one.
+pub(super) fn put_entry<K: Key, A>(
     out: &mut Vec<u8>,
-    (is_first, group): (bool, Option<(SliceId, bool)>),
+    (is_first, group): (bool, Option<Group>),
     kept: &KeptAs<K, A>,
-    (of, key, acc): ((SliceId, bool), &K, &A),
-) -> Result<()> {
-    if is_first {
-        out.extend_from_slice(&MARK);
-        out.push(VERSION);
-    }
-    if group != Some(of) {
-        let ((slice, number), is_pending) = of;
-        let before = group.map_or(0, |((slice, _), _)| slice);
-        out.push(0);
-        put_number(out, Integer::from(slice.wrapping_sub(before)).magnitude());
-        put_number(out, u64::from(number) << 1 | u64::from(is_pending));
-    }
-    let head = out.len();
+    (of, key, acc): (Group, &K, &A),
+) -> Result<(u8, Option<Integer>)> {
+    put_before(out, (is_first, group), of);
+    put_number(out, FIRST);
+    let kinds = out.len();
     out.push(0);
     let key_kind = match kept.integer_key(key) {
         Some(integer) => put_integer(out, integer),
         None => put_measured(out, |out| kept.put_bare_key(key, out))?,
     };
-    let acc_kind = match kept.integer_state(acc) {
+    let integer = kept.integer_state(acc);
+    let acc_kind = match integer {
         Some(integer) => put_integer(out, integer),
         None => put_measured(out, |out| kept.put_bare_state(acc, out))?,
     };
-    out[head] = 1 + key_kind + KINDS * acc_kind;
-    Ok(())
+    out[kinds] = key_kind + KINDS * acc_kind;
+    Ok((acc_kind, integer))
+}
+
+/// Appends an entry of the key of this number, whose accumulator is what the codec writes, as it was before.
+pub(super) fn put_again<K: Key, A>(
+    out: &mut Vec<u8>,
+    group: Option<Group>,
+    kept: &KeptAs<K, A>,
+    (of, number, acc): (Group, u32, &A),
+) -> Result<()> {
+    put_before(out, (false, group), of);
+    put_number(out, AGAIN + u64::from(number));
+    put_measured(out, |out| kept.put_bare_state(acc, out)).map(drop)
 }
 
 /// The most bytes that a small entry takes.
-pub(crate) const SMALL_BYTES: usize = 1 + 2 * 10;
+pub(super) const SMALL_BYTES: usize = 2 * 10;
 
-/// Writes an entry that is integers, of the table that the one before it is of, to the front of `out`; its length.
+/// Writes an entry of the table that the one before it is of to the front of `out`: the key of this number, whose accumulator is an integer of the type that it was before,
+/// and had that magnitude. Its length.
 #[inline]
-pub(crate) fn put_small(out: &mut [u8; SMALL_BYTES], key: Integer, acc: Integer) -> usize {
-    out[0] = 1 + key.of() as u8 + KINDS * acc.of() as u8;
-    let mut at = 1;
-    for mut left in [key.magnitude(), acc.magnitude()] {
+pub(super) fn put_small(
+    out: &mut [u8; SMALL_BYTES],
+    number: u32,
+    (before, now): (u64, u64),
+) -> usize {
+    let distance = Integer::from(now.wrapping_sub(before) as i64).magnitude();
+    let mut at = 0;
+    for mut left in [AGAIN + u64::from(number), distance] {
         while left >= 0x80 {
             out[at] = left as u8 | 0x80;
             left >>= 7;
@@ -74,6 +92,21 @@ pub(crate) fn put_small(out: &mut [u8; SMALL_BYTES], key: Integer, acc: Integer)
         at += 1;
     }
     at
+}
+
+/// Appends what stands before the first entry of a pack, and of a group.
+pub(super) fn put_before(out: &mut Vec<u8>, (is_first, group): (bool, Option<Group>), of: Group) {
+    if is_first {
+        out.extend_from_slice(&MARK);
+        out.push(VERSION);
+    }
+    if group != Some(of) {
+        let ((slice, number), is_pending) = of;
+        let before = group.map_or(0, |((slice, _), _)| slice);
+        put_number(out, GROUP);
+        put_number(out, Integer::from(slice.wrapping_sub(before)).magnitude());
+        put_number(out, u64::from(number) << 1 | u64::from(is_pending));
+    }
 }
 
 /// The sequence of a pack, and its number; none if the entry is older than packs are.
@@ -94,22 +127,23 @@ pub(crate) fn place_of(entry: &RestoredEntry<'_>) -> Result<Option<(u64, u32)>> 
 pub(crate) fn unpack<K: Key, A>(
     kept: &KeptAs<K, A>,
     entry: &RestoredEntry<'_>,
-    mut take: impl FnMut((SliceId, bool), K, A) -> Result<()>,
+    mut take: impl FnMut(Group, K, A) -> Result<()>,
 ) -> Result<()> {
     let mut rest = Rest::of(entry.value);
     let [_, _, _, _, version] = rest.array()?;
-    let read = match version {
-        FIRST_VERSION => first_version::read,
-        VERSION => read,
-        _ => {
-            let what = format!("slices are kept in the form {version}, which is not known here");
-            return Err(Error::new(ErrorCode::BadRecord, what)
-                .hint("a later version of Ardea has written them: go on with that"));
-        }
-    };
-    let mut group = None;
+    if !(1..=VERSION).contains(&version) {
+        let what = format!("slices are kept in the form {version}, which is not known here");
+        return Err(Error::new(ErrorCode::BadRecord, what)
+            .hint("a later version of Ardea has written them: go on with that"));
+    }
+    let (mut group, mut known) = (None, Vec::new());
     while !rest.is_empty() {
-        match read(&mut rest, group)? {
+        let read = match version {
+            VERSION => read(&mut rest, group, &mut known)?,
+            earlier::FIRST_VERSION => earlier::first(&mut rest)?,
+            _ => earlier::second(&mut rest, group)?,
+        };
+        match read {
             Read::Group(of) => group = Some(of),
             Read::Entry(key, acc) => {
                 let (key, acc) = kept.get((key, acc), entry.partition)?;
@@ -123,23 +157,50 @@ pub(crate) fn unpack<K: Key, A>(
 /// What follows in a pack.
 enum Read<'a> {
     /// A group begins.
-    Group((SliceId, bool)),
+    Group(Group),
     /// A key and its accumulator.
     Entry(KeptPart<'a>, KeptPart<'a>),
 }
 
-fn read<'a>(rest: &mut Rest<'a>, group: Option<(SliceId, bool)>) -> Result<Read<'a>> {
-    let [head] = rest.array()?;
-    let Some(kinds) = head.checked_sub(1) else {
-        let before = group.map_or(0, |((slice, _), _)| slice);
-        let distance = take_integer(rest, IntegerType::I64)?.value() as i64;
-        let table = take_number(rest)?;
-        let number = u32::try_from(table >> 1).map_err(|_| cut_short())?;
-        let slice = before.wrapping_add(distance);
-        return Ok(Read::Group(((slice, number), table & 1 == 1)));
-    };
-    let key = take_part(rest, kinds % KINDS)?;
-    Ok(Read::Entry(key, take_part(rest, kinds / KINDS)?))
+/// What follows; `known` are the keys that stand in the pack until there, with the accumulators behind them.
+fn read<'a>(
+    rest: &mut Rest<'a>,
+    group: Option<Group>,
+    known: &mut Vec<(KeptPart<'a>, KeptPart<'a>)>,
+) -> Result<Read<'a>> {
+    match take_number(rest)? {
+        GROUP => take_group(rest, group),
+        FIRST => {
+            let [kinds] = rest.array()?;
+            let key = take_part(rest, kinds % KINDS)?;
+            let entry = (key, take_part(rest, kinds / KINDS)?);
+            known.push(entry);
+            Ok(Read::Entry(entry.0, entry.1))
+        }
+        again => {
+            let number = usize::try_from(again - AGAIN).map_err(|_| cut_short())?;
+            let (key, acc) = known.get_mut(number).ok_or_else(cut_short)?;
+            *acc = match *acc {
+                KeptPart::Bytes(_) => take_part(rest, 0)?,
+                KeptPart::Integer(before) => {
+                    let distance = take_integer(rest, IntegerType::I64)?.value();
+                    let magnitude = before.magnitude().wrapping_add(distance);
+                    let now = Integer::new(before.of(), magnitude);
+                    KeptPart::Integer(now.ok_or_else(cut_short)?)
+                }
+            };
+            Ok(Read::Entry(*key, *acc))
+        }
+    }
+}
+
+fn take_group<'a>(rest: &mut Rest<'a>, group: Option<Group>) -> Result<Read<'a>> {
+    let before = group.map_or(0, |((slice, _), _)| slice);
+    let distance = take_integer(rest, IntegerType::I64)?.value() as i64;
+    let table = take_number(rest)?;
+    let number = u32::try_from(table >> 1).map_err(|_| cut_short())?;
+    let slice = before.wrapping_add(distance);
+    Ok(Read::Group(((slice, number), table & 1 == 1)))
 }
 
 fn take_part<'a>(rest: &mut Rest<'a>, kind: u8) -> Result<KeptPart<'a>> {
@@ -149,30 +210,6 @@ fn take_part<'a>(rest: &mut Rest<'a>, kind: u8) -> Result<KeptPart<'a>> {
     }
     let of = IntegerType::from_number(kind).ok_or_else(cut_short)?;
     take_integer(rest, of).map(KeptPart::Integer)
-}
-
-/// The form before: a group was a zero, the slice (8), the number of its table (4), and whether that was pending (1); a key stood behind
-/// its length and one, its accumulator behind its length.
-mod first_version {
-    use super::*;
-
-    pub(super) fn read<'a>(rest: &mut Rest<'a>, _: Option<(SliceId, bool)>) -> Result<Read<'a>> {
-        let length = take_number(rest)?;
-        let Some(length) = length.checked_sub(1) else {
-            let slice = i64::from_le_bytes(rest.array()?);
-            let number = u32::from_le_bytes(rest.array()?);
-            let [is_pending] = rest.array()?;
-            return Ok(Read::Group(((slice, number), is_pending != 0)));
-        };
-        let key = bytes_of(rest, length)?;
-        let length = take_number(rest)?;
-        Ok(Read::Entry(key, bytes_of(rest, length)?))
-    }
-
-    fn bytes_of<'a>(rest: &mut Rest<'a>, length: u64) -> Result<KeptPart<'a>> {
-        let length = usize::try_from(length).map_err(|_| cut_short())?;
-        rest.bytes_of(length).map(KeptPart::Bytes)
-    }
 }
 
 /// What a pack lies under.
@@ -252,14 +289,33 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_small_entry_is_written_like_any_other(key in any::<i64>(), acc in any::<i64>(), slice in any::<i64>()) {
-            let (key, acc) = (key & !1, acc & !1);
-            let of = ((slice, 0), false);
-            let mut general = Vec::new();
-            put_entry(&mut general, (false, Some(of)), &kept(), (of, &key, &acc)).unwrap();
-            let mut small = [0; SMALL_BYTES];
-            let bytes = put_small(&mut small, Integer::from(key), Integer::from(acc));
-            prop_assert_eq!(&small[..bytes], general.as_slice());
+        fn accumulators_of_a_key_that_stands_there_come_back(
+            first in any::<i64>(), accs in prop::collection::vec(any::<i64>(), 0..9), before in 0i64..9,
+        ) {
+            let (of, first) = (((7, 0), false), first & !1);
+            let mut value = Vec::new();
+            let mut group = None;
+            for key in 0..=before {
+                let entry = (of, &(2 * key), &first);
+                put_entry(&mut value, (group.is_none(), group), &kept(), entry).unwrap();
+                group = Some(of);
+            }
+            let mut last = Integer::from(first).magnitude();
+            let accs: Vec<i64> = accs.into_iter().map(|acc| acc & !1).collect();
+            for acc in &accs {
+                let (now, mut small) = (Integer::from(*acc).magnitude(), [0; SMALL_BYTES]);
+                let bytes = put_small(&mut small, before as u32, (last, now));
+                value.extend_from_slice(&small[..bytes]);
+                last = now;
+            }
+            let mut read = Vec::new();
+            let take = |_, key, acc| {
+                read.push((key, acc));
+                Ok(())
+            };
+            unpack(&kept(), &entry(&value), take).unwrap();
+            let all = (0..=before).map(|key| (2 * key, first)).chain(accs.into_iter().map(|acc| (2 * before, acc)));
+            prop_assert_eq!(read, all.collect::<Vec<_>>());
         }
 
         #[test]
@@ -288,7 +344,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_a_pack_or_an_error(
-            version in FIRST_VERSION..=VERSION, bytes in prop::collection::vec(any::<u8>(), 0..60),
+            version in 1..=VERSION, bytes in prop::collection::vec(any::<u8>(), 0..60),
         ) {
             let value = [&MARK[..], &[version], &bytes].concat();
             let _ = unpack(&kept(), &entry(&value), |_, _, _| Ok(()));
@@ -301,13 +357,25 @@ mod tests {
         put_entry(&mut value, (true, None), &kept(), (of, &100_000, &2)).unwrap();
         let before = value.len();
         put_entry(&mut value, (false, Some(of)), &kept(), (of, &100_002, &4)).unwrap();
-        assert_eq!(value.len() - before, 5);
+        assert_eq!(value.len() - before, 6);
+        let mut small = [0; SMALL_BYTES];
+        assert_eq!(put_small(&mut small, 100, (1 << 40, (1 << 40) - 50)), 2);
+    }
+
+    fn read(value: &[u8]) -> Vec<(Group, i64, i64)> {
+        let mut read = Vec::new();
+        let take = |of, key, acc| {
+            read.push((of, key, acc));
+            Ok(())
+        };
+        unpack(&kept(), &entry(value), take).unwrap();
+        read
     }
 
     #[test]
     fn a_pack_of_the_first_form_is_read() {
         let (slice, number) = (-7i64, 3u32);
-        let mut value = [&MARK[..], &[FIRST_VERSION, 0], &slice.to_le_bytes()].concat();
+        let mut value = [&MARK[..], &[1, 0], &slice.to_le_bytes()].concat();
         value.extend_from_slice(&number.to_le_bytes());
         value.push(1);
         for (key, acc) in [(5i64, 6i64), (8, 9)] {
@@ -316,20 +384,27 @@ mod tests {
             value.push(8);
             value.extend_from_slice(&acc.to_le_bytes());
         }
-        let mut read = Vec::new();
-        let take = |of, key, acc| {
-            read.push((of, key, acc));
-            Ok(())
-        };
-        unpack(&kept(), &entry(&value), take).unwrap();
         let of = ((slice, number), true);
-        assert_eq!(read, [(of, 5, 6), (of, 8, 9)]);
+        assert_eq!(read(&value), [(of, 5, 6), (of, 8, 9)]);
+    }
+
+    #[test]
+    fn a_pack_of_the_second_form_is_read() {
+        let mut value = [&MARK[..], &[2, 0, 14, 7]].concat();
+        // Two integers, and two that the codec wrote.
+        value.extend_from_slice(&[1 + 8 + 9 * 8, 20, 3]);
+        value.extend_from_slice(&[1, 8]);
+        value.extend_from_slice(&5i64.to_le_bytes());
+        value.push(8);
+        value.extend_from_slice(&6i64.to_le_bytes());
+        let of = ((7, 3), true);
+        assert_eq!(read(&value), [(of, 10, -2), (of, 5, 6)]);
     }
 
     #[test]
     fn a_pack_of_a_later_form_is_refused() {
         let value = [&MARK[..], &[VERSION + 1]].concat();
         let error = unpack(&kept(), &entry(&value), |_, _, _| Ok(())).unwrap_err();
-        assert!(error.to_string().contains("form 3"), "{error}");
+        assert!(error.to_string().contains("form 4"), "{error}");
     }
 }

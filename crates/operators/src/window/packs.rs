@@ -4,8 +4,9 @@
 
 use ardea_core::{Key, PARTITION_COUNT, PartitionId, Result, StateChunk};
 
-use super::open_slices::SliceId;
-use super::pack_form::{SMALL_BYTES, place, put_entry, put_small};
+use super::pack_form::{Group, SMALL_BYTES, place, put_again, put_before, put_entry, put_small};
+use super::pack_keys::{PackKeys, PackSerial};
+use crate::KeyIndex;
 use crate::keyed::KeptAs;
 
 /// About how many bytes a pack has at the most: so much of each partition is held while a cut is written.
@@ -21,10 +22,13 @@ const TOGETHER_BYTES: usize = 1024;
 pub(crate) struct Packs {
     /// None until something is packed.
     buffers: Vec<Buffer>,
+    /// That of the pack that was begun last.
+    serial: PackSerial,
+    keys: PackKeys,
     /// The entry that is being added, or was last.
     entry: Vec<u8>,
-    /// Where those go that are added together.
-    partitions: Vec<u16>,
+    /// Where those go that are added together, and their slots.
+    near: Vec<(u16, Option<u32>)>,
     /// The partitions that the cut has something of.
     used: Vec<u16>,
     /// Those whose buffers are full.
@@ -36,8 +40,12 @@ pub(crate) struct Packs {
 #[repr(align(64))]
 struct Buffer {
     bytes: Vec<u8>,
+    /// The pack that it is to be.
+    serial: PackSerial,
+    /// How many keys stand in it.
+    keys: u32,
     /// What the last group is of.
-    group: Option<(SliceId, bool)>,
+    group: Option<Group>,
     /// How many packs have been written.
     written: u32,
     is_used: bool,
@@ -58,7 +66,7 @@ impl Packs {
     pub(crate) fn clear(&mut self) {
         for partition in self.used.drain(..) {
             let buffer = &mut self.buffers[usize::from(partition)];
-            buffer.empty();
+            buffer.empty(self.serial.next());
             (buffer.written, buffer.is_used) = (0, false);
         }
         self.full.clear();
@@ -83,30 +91,65 @@ impl Packs {
         }
     }
 
-    /// Adds what the table, which may be pending, has of some keys; how many bytes that takes.
+    /// The key at this slot is another one from now on.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.keys.forget(slot);
+    }
+
+    /// Adds what a table, which may be pending, has of some keys, as many as accumulators; how many bytes that takes. Those of closed slices have slots in the index.
     ///
     /// # Errors
     /// The codec's. What comes behind the entry that it can't write has not been added then.
-    pub(crate) fn add_all<'e, K: Key + 'e, A: 'e>(
+    pub(crate) fn add_all<K: Key, A>(
         &mut self,
-        kept: &KeptAs<K, A>,
-        of: (SliceId, bool),
-        entries: impl Iterator<Item = (&'e K, &'e A)> + Clone,
+        (kept, index): (&KeptAs<K, A>, &KeyIndex<K>),
+        of: Group,
+        keys: &[K],
+        accs: &[A],
     ) -> Result<usize> {
         self.make_buffers();
-        let mut partitions = std::mem::take(&mut self.partitions);
-        partitions.clear();
-        partitions.extend(entries.clone().map(|(key, _)| place_of_key(key)));
-        let touched = partitions
-            .iter()
-            .map(|it| self.buffers[usize::from(*it)].touch());
-        std::hint::black_box(touched.fold(0, |sum, byte| sum ^ byte));
-        let mut added = partitions.iter().zip(entries);
-        let bytes = added.try_fold(0, |bytes, (partition, (key, acc))| {
-            Ok(bytes + self.add_to(*partition, kept, of, (key, acc))?)
-        });
-        self.partitions = partitions;
-        bytes
+        self.keys.grow(index.slots());
+        self.near.clear();
+        for key in keys {
+            let slot = index.find(key);
+            let partition = match slot {
+                Some(slot) => self.keys.partition(slot, || place_of_key(key)),
+                None => place_of_key(key),
+            };
+            self.near.push((partition, slot));
+        }
+        self.touch();
+        let mut entries = keys.iter().zip(accs).enumerate();
+        entries.try_fold(0, |bytes, (at, entry)| {
+            Ok(bytes + self.add_to(self.near[at], kept, of, entry)?)
+        })
+    }
+
+    /// As [`add_all`](Self::add_all), of a closed slice, whose keys have these slots.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn add_of_slots<K: Key, A>(
+        &mut self,
+        (kept, index): (&KeptAs<K, A>, &KeyIndex<K>),
+        of: Group,
+        slots: &[u32],
+        accs: &[A],
+    ) -> Result<usize> {
+        self.make_buffers();
+        self.keys.grow(index.slots());
+        self.near.clear();
+        for slot in slots {
+            let of_key = || place_of_key(index.key(*slot));
+            let partition = self.keys.partition(*slot, of_key);
+            self.near.push((partition, Some(*slot)));
+        }
+        self.touch();
+        let keys = slots.iter().map(|slot| index.key(*slot));
+        let mut entries = keys.zip(accs).enumerate();
+        entries.try_fold(0, |bytes, (at, entry)| {
+            Ok(bytes + self.add_to(self.near[at], kept, of, entry)?)
+        })
     }
 
     /// Adds what the table, which may be pending, has of a key; how many bytes that takes.
@@ -116,47 +159,90 @@ impl Packs {
     pub(crate) fn add<K: Key, A>(
         &mut self,
         kept: &KeptAs<K, A>,
-        of: (SliceId, bool),
+        of: Group,
         key: &K,
         acc: &A,
     ) -> Result<usize> {
         self.make_buffers();
-        self.add_to(place_of_key(key), kept, of, (key, acc))
+        self.add_new((place_of_key(key), None), kept, of, (key, acc))
     }
 
     fn make_buffers(&mut self) {
         if self.buffers.is_empty() {
-            let buffers = std::iter::repeat_with(Buffer::new);
+            let buffers = std::iter::repeat_with(|| Buffer::new(self.serial.next()));
             self.buffers = buffers.take(PARTITION_COUNT as usize).collect();
         }
     }
 
+    /// Has the memory come where the next entries go.
+    fn touch(&self) {
+        let touched = self.near.iter();
+        let touched = touched.map(|(it, _)| self.buffers[usize::from(*it)].touch());
+        std::hint::black_box(touched.fold(0, |sum, byte| sum ^ byte));
+    }
+
+    /// Adds what a table has of a key, which may have a slot among those of closed slices.
+    #[inline]
     fn add_to<K: Key, A>(
         &mut self,
-        partition: u16,
+        (partition, slot): (u16, Option<u32>),
         kept: &KeptAs<K, A>,
-        of: (SliceId, bool),
+        of: Group,
         (key, acc): (&K, &A),
     ) -> Result<usize> {
         let buffer = &mut self.buffers[usize::from(partition)];
         let before = buffer.len();
-        if buffer.group == Some(of)
-            && let (Some(key), Some(acc)) = (kept.integer_key(key), kept.integer_state(acc))
-            && let Some(near) = buffer.room_for_small()
-        {
-            let bytes = put_small(near, key, acc);
-            buffer.is_near += bytes as u8;
-            return Ok(self.added(partition, before));
+        let noted = slot.and_then(|slot| self.keys.at(slot));
+        if let Some(noted) = noted.filter(|it| it.pack == buffer.serial) {
+            match kept.integer_state(acc) {
+                Some(integer) if integer.of() as u8 == noted.kind => {
+                    if buffer.group != Some(of) {
+                        self.entry.clear();
+                        put_before(&mut self.entry, (false, buffer.group), of);
+                        buffer.append(&self.entry);
+                        buffer.group = Some(of);
+                    }
+                    if let Some(near) = buffer.room_for_small() {
+                        let magnitudes = (noted.magnitude, integer.magnitude());
+                        let bytes = put_small(near, noted.number, magnitudes);
+                        buffer.is_near += bytes as u8;
+                        noted.magnitude = integer.magnitude();
+                        return Ok(self.added(partition, before));
+                    }
+                }
+                None if noted.kind == 0 => {
+                    self.entry.clear();
+                    let again = (of, noted.number, acc);
+                    put_again(&mut self.entry, buffer.group, kept, again)?;
+                    buffer.append(&self.entry);
+                    buffer.group = Some(of);
+                    return Ok(self.added(partition, before));
+                }
+                _ => {}
+            }
         }
+        self.add_new((partition, slot), kept, of, (key, acc))
+    }
+
+    /// As [`add_to`](Self::add_to), of a key that does not stand in the pack, or with an accumulator of another kind.
+    fn add_new<K: Key, A>(
+        &mut self,
+        (partition, slot): (u16, Option<u32>),
+        kept: &KeptAs<K, A>,
+        of: Group,
+        (key, acc): (&K, &A),
+    ) -> Result<usize> {
+        let buffer = &mut self.buffers[usize::from(partition)];
+        let before = buffer.len();
+        let behind = (before == 0, buffer.group);
         self.entry.clear();
-        put_entry(
-            &mut self.entry,
-            (before == 0, buffer.group),
-            kept,
-            (of, key, acc),
-        )?;
+        let (kind, integer) = put_entry(&mut self.entry, behind, kept, (of, key, acc))?;
         buffer.append(&self.entry);
         buffer.group = Some(of);
+        if let Some(noted) = slot.and_then(|slot| self.keys.at(slot)) {
+            noted.stands((buffer.serial, buffer.keys), kind, integer);
+        }
+        buffer.keys += 1;
         if !std::mem::replace(&mut buffer.is_used, true) {
             self.used.push(partition);
         }
@@ -173,7 +259,6 @@ impl Packs {
         self.entries += 1;
         after - before
     }
-
     /// Writes a full buffer as a pack of the state of this name; whether there was one.
     pub(crate) fn write_full(&mut self, at: (&str, u64), chunk: &mut StateChunk) -> Result<bool> {
         let Some(partition) = self.full.pop() else {
@@ -221,7 +306,7 @@ impl Packs {
             |out| append(out, &buffer.bytes),
         )?;
         buffer.written += 1;
-        buffer.empty();
+        buffer.empty(self.serial.next());
         Ok(())
     }
 
@@ -237,9 +322,11 @@ impl Packs {
 }
 
 impl Buffer {
-    fn new() -> Self {
+    fn new(serial: PackSerial) -> Self {
         Buffer {
             bytes: Vec::new(),
+            serial,
+            keys: 0,
             group: None,
             written: 0,
             is_used: false,
@@ -252,9 +339,12 @@ impl Buffer {
         self.bytes.len() + usize::from(self.is_near)
     }
 
-    /// Where the next bytes go, if a small entry has room there.
+    /// Where the bytes of a small entry go.
     #[inline]
     fn room_for_small(&mut self) -> Option<&mut [u8; SMALL_BYTES]> {
+        if usize::from(self.is_near) + SMALL_BYTES > NEAR_BYTES {
+            self.bring_together();
+        }
         let near = self.near.get_mut(usize::from(self.is_near)..)?;
         near.first_chunk_mut()
     }
@@ -284,8 +374,9 @@ impl Buffer {
         self.bytes.extend_from_slice(&self.near[..near]);
     }
 
-    /// A pack is written, or void. Much memory is not kept for the next.
-    fn empty(&mut self) {
+    /// A pack is written, or void, and this one comes next. Much memory is not kept for it.
+    fn empty(&mut self, next: PackSerial) {
+        (self.serial, self.keys) = (next, 0);
         (self.is_near, self.group) = (0, None);
         match self.bytes.capacity() > 4 * PACK_BYTES {
             true => self.bytes = Vec::new(),
@@ -354,7 +445,7 @@ mod tests {
         }
     }
 
-    type Entry = ((SliceId, bool), String, Vec<u8>);
+    type Entry = (Group, String, Vec<u8>);
 
     fn kept() -> KeptAs<String, Vec<u8>> {
         KeptAs::new(Arc::new(Plain), Arc::new(Plain))
@@ -430,11 +521,12 @@ mod tests {
         let of_one = |key: &u64| PartitionId::of(key).index() == 7;
         let keys: Vec<u64> = (0..).filter(of_one).take(9).collect();
         let (mut packs, mut chunk) = (Packs::default(), StateChunk::default());
+        let index = KeyIndex::default();
         let mut put = BTreeSet::new();
         for slice in 0..1_000_i64 {
             let of = ((slice / 3, 0), slice % 3 == 0);
             let accs: Vec<u64> = (0..9).map(|n| (slice as u64 * 9 + n) << (n * 5)).collect();
-            packs.add_all(&kept, of, keys.iter().zip(&accs)).unwrap();
+            packs.add_all((&kept, &index), of, &keys, &accs).unwrap();
             put.extend(keys.iter().zip(accs).map(|(key, acc)| (of, *key, acc)));
             while packs.write_full(("s", 5), &mut chunk).unwrap() {}
         }
@@ -456,5 +548,98 @@ mod tests {
             unpack(&kept, &entry, take).unwrap();
         }
         assert!(read == put);
+    }
+
+    /// What the packs hold of even and odd integers, which are written in two ways, until now and in the chunk.
+    fn integers(packs: &mut Packs, mut chunk: StateChunk) -> BTreeSet<(Group, u64, u64)> {
+        for written in &written(packs) {
+            chunk.push(written).unwrap();
+        }
+        let kept = KeptAs::<u64, u64>::new(Arc::new(EvenIntegers), Arc::new(EvenIntegers));
+        let mut read = BTreeSet::new();
+        for written in &chunk {
+            let entry = RestoredEntry {
+                state: written.state,
+                partition: written.partition,
+                key: written.key,
+                value: written.value.unwrap(),
+            };
+            let take = |of, key, acc| {
+                assert!(read.insert((of, key, acc)), "{of:?} {key} {acc}");
+                Ok(())
+            };
+            unpack(&kept, &entry, take).unwrap();
+        }
+        read
+    }
+
+    proptest! {
+        #[test]
+        fn keys_of_slots_come_back_whoever_had_the_slot_before(
+            rounds in prop::collection::vec(
+                (0i64..5, prop::collection::vec((0u32..9, any::<u64>(), any::<bool>()), 1..30), 0u32..40, (any::<bool>(), any::<bool>())), 0..40
+            ),
+        ) {
+            let kept = KeptAs::<u64, u64>::new(Arc::new(EvenIntegers), Arc::new(EvenIntegers));
+            // Few partitions, so that many keys stand in each pack.
+            let mut fresh = (0u64..).filter(|key| PartitionId::of(key).index() < 2);
+            let mut index = KeyIndex::default();
+            for _ in 0..9 {
+                index.insert(fresh.next().unwrap());
+            }
+            let (mut packs, mut chunk, mut put) = (Packs::default(), StateChunk::default(), BTreeSet::new());
+            for (n, (slice, entries, replaced, (is_open, ends))) in (0u32..).zip(rounds) {
+                // Each table has a key once.
+                let of = ((slice, n), false);
+                let mut slots = BTreeSet::new();
+                let entries = entries.into_iter().filter(|(slot, ..)| slots.insert(*slot));
+                let (slots, accs): (Vec<u32>, Vec<u64>) = entries.map(|(slot, acc, is_small)| (slot, if is_small { acc % 300 } else { acc })).unzip();
+                if is_open {
+                    let keys: Vec<u64> = slots.iter().map(|slot| *index.key(*slot)).collect();
+                    packs.add_all((&kept, &index), of, &keys, &accs).unwrap();
+                } else {
+                    packs.add_of_slots((&kept, &index), of, &slots, &accs).unwrap();
+                }
+                put.extend(slots.iter().zip(accs).map(|(slot, acc)| (of, *index.key(*slot), acc)));
+                if replaced < 9 {
+                    index.remove(replaced);
+                    packs.forget(replaced);
+                    let key = fresh.next().unwrap();
+                    prop_assert_eq!(index.insert(key), replaced);
+                    let beside = ((slice, n), true);
+                    packs.add(&kept, beside, &key, &7).unwrap();
+                    put.insert((beside, key, 7));
+                }
+                if ends {
+                    let mut place = 0;
+                    while packs.write_at(place, ("s", 5), &mut chunk).unwrap() {
+                        place += 1;
+                    }
+                }
+            }
+            prop_assert_eq!(packs.entries(), put.len() as u64);
+            prop_assert_eq!(integers(&mut packs, chunk), put);
+            packs.clear();
+            packs.add_of_slots((&kept, &index), ((1, 1), false), &[3], &[8]).unwrap();
+            let all = integers(&mut packs, StateChunk::default());
+            prop_assert_eq!(all, BTreeSet::from([(((1, 1), false), *index.key(3), 8)]));
+        }
+    }
+
+    #[test]
+    fn keys_that_stand_in_a_pack_take_few_bytes_there() {
+        let kept = KeptAs::<u64, u64>::new(Arc::new(EvenIntegers), Arc::new(EvenIntegers));
+        let (mut packs, mut index) = (Packs::default(), KeyIndex::default());
+        let slots: Vec<u32> = (0..2_000u64).map(|key| index.insert(key << 33)).collect();
+        let mut bytes = 0;
+        for slice in 0..10 {
+            let accs = vec![10_000 + 20 * slice as u64; slots.len()];
+            let of = ((slice, 0), false);
+            bytes = packs
+                .add_of_slots((&kept, &index), of, &slots, &accs)
+                .unwrap();
+        }
+        // Groups have three bytes for about two keys.
+        assert!(bytes < 2_000 * 4, "{bytes}");
     }
 }

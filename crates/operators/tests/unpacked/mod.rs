@@ -4,25 +4,33 @@
 /// (whether that is pending, and the accumulator).
 pub fn unpacked(pack: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (mark, mut rest) = pack.split_at(5);
-    assert_eq!(mark, [255, 255, 255, 255, 2]);
+    assert_eq!(mark, [255, 255, 255, 255, 3]);
     let (mut slice, mut table) = (0, 0);
-    let mut entries = Vec::new();
-    while let Some((head, behind)) = rest.split_first() {
-        rest = behind;
-        match head {
+    let (mut entries, mut keys) = (Vec::new(), Vec::new());
+    while !rest.is_empty() {
+        match number(&mut rest) {
             0 => {
                 let distance = number(&mut rest);
                 let distance = (distance >> 1) as i64 ^ -((distance & 1) as i64);
                 slice += distance;
                 table = number(&mut rest);
             }
-            1 => {
-                let (key, acc) = (bytes(&mut rest), bytes(&mut rest));
-                let place = [&slice.to_be_bytes()[..], &(table >> 1).to_be_bytes(), &key];
+            head => {
+                let at = match head {
+                    1 => {
+                        let (kinds, behind) = rest.split_first().expect("the kinds");
+                        assert_eq!(*kinds, 0, "no integers");
+                        rest = behind;
+                        keys.push(bytes(&mut rest));
+                        keys.len() - 1
+                    }
+                    again => again as usize - 2,
+                };
+                let (key, acc) = (&keys[at], bytes(&mut rest));
+                let place = [&slice.to_be_bytes()[..], &(table >> 1).to_be_bytes(), key];
                 let what = [&[(table & 1) as u8][..], &acc];
                 entries.push((place.concat(), what.concat()));
             }
-            _ => panic!("an entry of the kinds {head}"),
         }
     }
     entries
