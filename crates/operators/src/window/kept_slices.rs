@@ -322,6 +322,7 @@ impl<K: Key, A> KeptSlices<K, A> {
             return Ok(true);
         };
         sweep.left = PLACES_PER_CALL;
+        self.packing.packs.grow(index.slots());
         let mut call = PackCall::new(&self.kept, &mut self.packing.packs, sweep);
         if let WritesAt::Open(from) = self.at {
             for table in open.tables_from(from) {

@@ -62,7 +62,9 @@ impl<K: Key, A> SliceTable<K, A> {
         let of = (self.id(), is_pending(self.id()));
         let (kept, keys, accs) = (call.kept, self.keys.keys(), self.keys.values());
         call.pack(&mut self.stamps, |packs, places| {
-            packs.add_all((kept, index), of, &keys[places.clone()], &accs[places])
+            let keys = &keys[places.clone()];
+            let slots = keys.iter().map(|key| index.find(key));
+            packs.add_all(kept, of, &accs[places], (|at| &keys[at], slots))
         })
     }
 }
@@ -77,7 +79,9 @@ impl<A> Part<A> {
         let (kept, slots, accs) = (call.kept, &self.slots, &self.accs);
         call.pack(&mut self.stamps, |packs, places| {
             let slots = &slots[places.clone()];
-            packs.add_of_slots((kept, index), of, slots, &accs[places])
+            let key = |at: usize| index.key(slots[at]);
+            let all = slots.iter().map(|slot| Some(*slot));
+            packs.add_all(kept, of, &accs[places], (key, all))
         })
     }
 }

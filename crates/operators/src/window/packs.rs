@@ -6,7 +6,6 @@ use ardea_core::{Key, PARTITION_COUNT, PartitionId, Result, StateChunk};
 
 use super::pack_form::{Group, SMALL_BYTES, place, put_again, put_before, put_entry, put_small};
 use super::pack_keys::{PackKeys, PackSerial};
-use crate::KeyIndex;
 use crate::keyed::KeptAs;
 
 /// About how many bytes a pack has at the most: so much of each partition is held while a cut is written.
@@ -91,64 +90,41 @@ impl Packs {
         }
     }
 
+    /// So many slots are in use.
+    pub(crate) fn grow(&mut self, slots: usize) {
+        self.keys.grow(slots);
+    }
+
     /// The key at this slot is another one from now on.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.keys.forget(slot);
     }
 
-    /// Adds what a table, which may be pending, has of some keys, as many as accumulators; how many bytes that takes. Those of closed slices have slots in the index.
+    /// Adds what a table, which may be pending, has of some keys: these accumulators, each of the `key` at its place among them, which has a slot if a closed slice has it. How many
+    /// bytes that takes.
     ///
     /// # Errors
     /// The codec's. What comes behind the entry that it can't write has not been added then.
-    pub(crate) fn add_all<K: Key, A>(
+    pub(crate) fn add_all<'e, K: Key + 'e, A>(
         &mut self,
-        (kept, index): (&KeptAs<K, A>, &KeyIndex<K>),
+        kept: &KeptAs<K, A>,
         of: Group,
-        keys: &[K],
         accs: &[A],
+        (key, slots): (impl Fn(usize) -> &'e K, impl Iterator<Item = Option<u32>>),
     ) -> Result<usize> {
         self.make_buffers();
-        self.keys.grow(index.slots());
         self.near.clear();
-        for key in keys {
-            let slot = index.find(key);
+        for (at, slot) in slots.enumerate() {
+            let of_key = || place_of_key(key(at));
             let partition = match slot {
-                Some(slot) => self.keys.partition(slot, || place_of_key(key)),
-                None => place_of_key(key),
+                Some(slot) => self.keys.partition(slot, of_key),
+                None => of_key(),
             };
             self.near.push((partition, slot));
         }
         self.touch();
-        let mut entries = keys.iter().zip(accs).enumerate();
-        entries.try_fold(0, |bytes, (at, entry)| {
-            Ok(bytes + self.add_to(self.near[at], kept, of, entry)?)
-        })
-    }
-
-    /// As [`add_all`](Self::add_all), of a closed slice, whose keys have these slots.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn add_of_slots<K: Key, A>(
-        &mut self,
-        (kept, index): (&KeptAs<K, A>, &KeyIndex<K>),
-        of: Group,
-        slots: &[u32],
-        accs: &[A],
-    ) -> Result<usize> {
-        self.make_buffers();
-        self.keys.grow(index.slots());
-        self.near.clear();
-        for slot in slots {
-            let of_key = || place_of_key(index.key(*slot));
-            let partition = self.keys.partition(*slot, of_key);
-            self.near.push((partition, Some(*slot)));
-        }
-        self.touch();
-        let keys = slots.iter().map(|slot| index.key(*slot));
-        let mut entries = keys.zip(accs).enumerate();
-        entries.try_fold(0, |bytes, (at, entry)| {
-            Ok(bytes + self.add_to(self.near[at], kept, of, entry)?)
+        accs.iter().enumerate().try_fold(0, |bytes, (at, acc)| {
+            Ok(bytes + self.add_to(self.near[at], kept, of, (|| key(at), acc))?)
         })
     }
 
@@ -183,12 +159,12 @@ impl Packs {
 
     /// Adds what a table has of a key, which may have a slot among those of closed slices.
     #[inline]
-    fn add_to<K: Key, A>(
+    fn add_to<'e, K: Key + 'e, A>(
         &mut self,
         (partition, slot): (u16, Option<u32>),
         kept: &KeptAs<K, A>,
         of: Group,
-        (key, acc): (&K, &A),
+        (key, acc): (impl Fn() -> &'e K, &A),
     ) -> Result<usize> {
         let buffer = &mut self.buffers[usize::from(partition)];
         let before = buffer.len();
@@ -221,7 +197,7 @@ impl Packs {
                 _ => {}
             }
         }
-        self.add_new((partition, slot), kept, of, (key, acc))
+        self.add_new((partition, slot), kept, of, (key(), acc))
     }
 
     /// As [`add_to`](Self::add_to), of a key that does not stand in the pack, or with an accumulator of another kind.
@@ -259,6 +235,7 @@ impl Packs {
         self.entries += 1;
         after - before
     }
+
     /// Writes a full buffer as a pack of the state of this name; whether there was one.
     pub(crate) fn write_full(&mut self, at: (&str, u64), chunk: &mut StateChunk) -> Result<bool> {
         let Some(partition) = self.full.pop() else {
@@ -409,6 +386,7 @@ fn append(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::KeyIndex;
     use crate::keyed::cut_short;
     use crate::keyed::test_codecs::EvenIntegers;
     use crate::window::pack_form::{place_of, unpack};
@@ -521,12 +499,14 @@ mod tests {
         let of_one = |key: &u64| PartitionId::of(key).index() == 7;
         let keys: Vec<u64> = (0..).filter(of_one).take(9).collect();
         let (mut packs, mut chunk) = (Packs::default(), StateChunk::default());
-        let index = KeyIndex::default();
         let mut put = BTreeSet::new();
         for slice in 0..1_000_i64 {
             let of = ((slice / 3, 0), slice % 3 == 0);
             let accs: Vec<u64> = (0..9).map(|n| (slice as u64 * 9 + n) << (n * 5)).collect();
-            packs.add_all((&kept, &index), of, &keys, &accs).unwrap();
+            let slots = keys.iter().map(|_| None);
+            packs
+                .add_all(&kept, of, &accs, (|at| &keys[at], slots))
+                .unwrap();
             put.extend(keys.iter().zip(accs).map(|(key, acc)| (of, *key, acc)));
             while packs.write_full(("s", 5), &mut chunk).unwrap() {}
         }
@@ -588,18 +568,16 @@ mod tests {
                 index.insert(fresh.next().unwrap());
             }
             let (mut packs, mut chunk, mut put) = (Packs::default(), StateChunk::default(), BTreeSet::new());
+            packs.grow(index.slots());
             for (n, (slice, entries, replaced, (is_open, ends))) in (0u32..).zip(rounds) {
                 // Each table has a key once.
                 let of = ((slice, n), false);
                 let mut slots = BTreeSet::new();
                 let entries = entries.into_iter().filter(|(slot, ..)| slots.insert(*slot));
                 let (slots, accs): (Vec<u32>, Vec<u64>) = entries.map(|(slot, acc, is_small)| (slot, if is_small { acc % 300 } else { acc })).unzip();
-                if is_open {
-                    let keys: Vec<u64> = slots.iter().map(|slot| *index.key(*slot)).collect();
-                    packs.add_all((&kept, &index), of, &keys, &accs).unwrap();
-                } else {
-                    packs.add_of_slots((&kept, &index), of, &slots, &accs).unwrap();
-                }
+                // Of an open slice some are in no closed one.
+                let known = slots.iter().map(|slot| Some(*slot).filter(|slot| !is_open || slot % 3 > 0));
+                packs.add_all(&kept, of, &accs, (|at| index.key(slots[at]), known)).unwrap();
                 put.extend(slots.iter().zip(accs).map(|(slot, acc)| (of, *index.key(*slot), acc)));
                 if replaced < 9 {
                     index.remove(replaced);
@@ -620,7 +598,8 @@ mod tests {
             prop_assert_eq!(packs.entries(), put.len() as u64);
             prop_assert_eq!(integers(&mut packs, chunk), put);
             packs.clear();
-            packs.add_of_slots((&kept, &index), ((1, 1), false), &[3], &[8]).unwrap();
+            let again = (|_| index.key(3), [Some(3)].into_iter());
+            packs.add_all(&kept, ((1, 1), false), &[8], again).unwrap();
             let all = integers(&mut packs, StateChunk::default());
             prop_assert_eq!(all, BTreeSet::from([(((1, 1), false), *index.key(3), 8)]));
         }
@@ -631,13 +610,13 @@ mod tests {
         let kept = KeptAs::<u64, u64>::new(Arc::new(EvenIntegers), Arc::new(EvenIntegers));
         let (mut packs, mut index) = (Packs::default(), KeyIndex::default());
         let slots: Vec<u32> = (0..2_000u64).map(|key| index.insert(key << 33)).collect();
+        packs.grow(index.slots());
         let mut bytes = 0;
         for slice in 0..10 {
             let accs = vec![10_000 + 20 * slice as u64; slots.len()];
             let of = ((slice, 0), false);
-            bytes = packs
-                .add_of_slots((&kept, &index), of, &slots, &accs)
-                .unwrap();
+            let all = (|at| index.key(slots[at]), slots.iter().copied().map(Some));
+            bytes = packs.add_all(&kept, of, &accs, all).unwrap();
         }
         // Groups have three bytes for about two keys.
         assert!(bytes < 2_000 * 4, "{bytes}");
