@@ -25,6 +25,7 @@ mod intake;
 mod kept_slices;
 mod lag;
 mod open_slices;
+mod pack_buffer;
 mod pack_call;
 mod pack_form;
 mod pack_keys;

@@ -14,10 +14,12 @@ use ardea_testkit::{Harness, Timestamp};
 use proptest::prelude::*;
 
 mod entries;
+mod integers;
 mod json;
 mod unpacked;
 
 use entries::{Entries, chunk_of};
+use integers::integers;
 use json::json;
 use unpacked::unpacked;
 
@@ -40,6 +42,10 @@ fn spec(length: u64, slide: u64, lateness: u64) -> WindowSpec {
 
 fn counts(spec: WindowSpec) -> impl Processor {
     SlidingWindowP::new(spec, Arc::new(FoldOne::new(key, count()))).kept_as(json(), json())
+}
+
+fn integer_counts(spec: WindowSpec) -> impl Processor {
+    SlidingWindowP::new(spec, Arc::new(FoldOne::new(key, count()))).kept_as(integers(), json())
 }
 
 fn lists(spec: WindowSpec) -> impl Processor {
@@ -363,6 +369,7 @@ fn all_go_on(seed: u64, lag: u64) {
     for (length, slide, lateness) in [(8, 8, 0), (30, 30, 0), (8, 8, 9), (12, 3, 0), (12, 3, 7)] {
         let spec = spec(length, slide, lateness);
         goes_on::<_, u64>(|| counts(spec), (seed, lag), |_| {});
+        goes_on::<_, u64>(|| integer_counts(spec), (seed ^ 2, lag), |_| {});
         goes_on::<_, Vec<Pair>>(|| lists(spec), (seed ^ 1, lag), |list| list.sort_unstable());
     }
 }

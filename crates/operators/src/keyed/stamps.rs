@@ -145,7 +145,7 @@ impl Stamps {
             written: 0,
         };
         if self.marks.len() < self.entries {
-            // But it may be in the one that is being written, as far as that has come.
+            // But it may be in the one that is being written, as far as that has come; to those that were looked at and don't belong to it this makes no difference.
             let looked_at = self.marks.len()..self.next.min(self.entries);
             let written = Stamp {
                 written: self.next_for,
@@ -291,7 +291,7 @@ impl Stamps {
             if sweep.left == 0 {
                 return Ok(false);
             }
-            let (alike, belong) = self.alike(sweep, most.min(sweep.left));
+            let (alike, belong) = self.take_alike(sweep, most.min(sweep.left));
             let (looked_at, has_room) = match belong {
                 true => write(self.next..self.next + alike)?,
                 false => (alike, true),
@@ -312,8 +312,9 @@ impl Stamps {
         Ok(true)
     }
 
-    /// How many entries from the next on, at most `most`, are alike for a cut, and whether they belong to it and are to be written.
-    fn alike(&mut self, sweep: &mut Sweep, most: usize) -> (usize, bool) {
+    /// How many entries from the next on, at most `most`, are alike for a cut, and whether they belong to it and are to be written. Those that are renewed belong to it from now on:
+    /// they come next if they are not written in this call.
+    fn take_alike(&mut self, sweep: &mut Sweep, most: usize) -> (usize, bool) {
         let cut = sweep.cut;
         if self.next >= self.marks.len() {
             // All that follow are as the newest, and in no cut.

@@ -147,10 +147,7 @@ impl<K: Key, A> KeptSlices<K, A> {
             return self.bury(Body::Part(part));
         }
         for slot in &part.slots {
-            if self.held.let_go(*slot) {
-                index.remove(*slot);
-                self.packing.packs.forget(*slot);
-            }
+            self.packing.let_go(&mut self.held, index, *slot);
         }
         frozen.recycle(part);
     }
@@ -223,13 +220,8 @@ impl<K: Key, A> KeptSlices<K, A> {
             let writing = self.log.writing();
             writing.is_some_and(|cut| cut.is_before(gone_in))
         };
-        let (held, packs) = (&mut self.held, &mut self.packing.packs);
-        let let_go = |slot| {
-            if held.let_go(slot) {
-                index.remove(slot);
-                packs.forget(slot);
-            }
-        };
+        let (held, packing) = (&mut self.held, &mut self.packing);
+        let let_go = |slot| packing.let_go(held, index, slot);
         let (went, progress) = self.gone.release(is_needed, (open, frozen), let_go);
         if let WritesAt::Gone(at) = &mut self.at {
             *at = at.saturating_sub(went);
@@ -459,6 +451,14 @@ impl Packing {
     fn begin(&mut self, sweep: Option<Sweep>) {
         self.packs.clear();
         (self.sweep, self.renews, self.failed) = (sweep, 0, None);
+    }
+
+    /// A part does not hold the key at this slot any more: if none does, another key may have the slot.
+    fn let_go<K: Key>(&mut self, held: &mut HeldKeys, index: &mut KeyIndex<K>, slot: u32) {
+        if held.let_go(slot) {
+            index.remove(slot);
+            self.packs.forget(slot);
+        }
     }
 }
 

@@ -11,16 +11,18 @@ use super::packs::Packs;
 use crate::KeyIndex;
 use crate::keyed::{CutAt, KeptAs, Stamps, Sweep};
 
-/// How many bytes a call packs, about: those of some ten microseconds.
+/// How many bytes a call packs, about, and of how many entries: what takes some ten microseconds.
 const BYTES_PER_CALL: usize = 4 * 1024;
+const ENTRIES_PER_CALL: usize = 1024;
 
 /// Packs what belongs to a cut, for as long as a call may take.
 pub(super) struct PackCall<'a, K, A> {
     kept: &'a KeptAs<K, A>,
     packs: &'a mut Packs,
     sweep: &'a mut Sweep,
-    /// How many it has packed.
+    /// How much it has packed.
     bytes: usize,
+    entries: usize,
 }
 
 impl<'a, K: Key, A> PackCall<'a, K, A> {
@@ -30,6 +32,7 @@ impl<'a, K: Key, A> PackCall<'a, K, A> {
             packs,
             sweep,
             bytes: 0,
+            entries: 0,
         }
     }
 
@@ -45,10 +48,13 @@ impl<'a, K: Key, A> PackCall<'a, K, A> {
         add: impl Fn(&mut Packs, Range<usize>) -> Result<usize>,
     ) -> Result<bool> {
         let (packs, bytes) = (&mut *self.packs, &mut self.bytes);
+        let entries = &mut self.entries;
         stamps.sweep(self.sweep, Packs::TOGETHER, |places| {
             let together = places.len().min(packs.together());
             *bytes += add(packs, places.start..places.start + together)?;
-            Ok((together, *bytes < BYTES_PER_CALL && packs.has_room()))
+            *entries += together;
+            let goes_on = *bytes < BYTES_PER_CALL && *entries < ENTRIES_PER_CALL;
+            Ok((together, goes_on && packs.has_room()))
         })
     }
 }

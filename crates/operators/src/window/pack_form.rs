@@ -4,9 +4,10 @@
 //! with the highest byte first. A partition's state is what its packs say in order of their sequences: later ones override earlier ones.
 //! The value begins with [`MARK`] and the version of the form. Then come groups, one for each slice that follows another: a zero, how far
 //! the slice is from that of the group before, and twice the number of its table, and one if that is pending; behind it each key with its
-//! accumulator. A key that stands here for the first time follows a one, and the kind of the key and nine times the kind of the accumulator: an integer, of the type of
-//! that number, as its magnitude; else, of kind zero, the length and the bytes that the codec wrote. A key that stands here already is its number, from zero, among those that
-//! follow a one, and two more; its accumulator is of the kind that it had there, and if that is an integer, its magnitude's distance from the key's last. Numbers are LEB128.
+//! accumulator. Where the key itself stands a one comes before it, and the kind of the key and nine times the kind of the accumulator: an integer, of the type of
+//! that number, as its magnitude; else, of kind zero, the length and the bytes that the codec wrote. Such entries have numbers, from zero. Behind one its number and two more
+//! stand for the key: the accumulator is of the same kind, and if that is an integer, how far its magnitude is from the last one under that number, modulo 2⁶⁴. A key may
+//! stand in a pack several times, and then has several numbers. Numbers are LEB128.
 
 mod earlier;
 
@@ -19,12 +20,15 @@ use crate::keyed::{KeptAs, KeptPart, Rest, cut_short};
 const MARK: [u8; 4] = [u8::MAX; 4];
 /// The version of the form.
 const VERSION: u8 = 3;
+/// Those before it.
+const FIRST_VERSION: u8 = 1;
+const SECOND_VERSION: u8 = 2;
 /// How many kinds of keys, and of accumulators, there are: what a codec wrote, and each type of integers.
 const KINDS: u8 = 1 + IntegerType::ALL.len() as u8;
 /// The bytes of a key of an entry.
 const PLACE_BYTES: usize = 12;
 
-/// What stands before an entry: a group begins, a key stands for the first time, and the least of the numbers of keys that stand here already.
+/// What stands before an entry: a group begins, or a key follows, or the least of what stands for keys that do so before.
 const GROUP: u64 = 0;
 const FIRST: u64 = 1;
 const AGAIN: u64 = 2;
@@ -131,7 +135,7 @@ pub(crate) fn unpack<K: Key, A>(
 ) -> Result<()> {
     let mut rest = Rest::of(entry.value);
     let [_, _, _, _, version] = rest.array()?;
-    if !(1..=VERSION).contains(&version) {
+    if ![FIRST_VERSION, SECOND_VERSION, VERSION].contains(&version) {
         let what = format!("slices are kept in the form {version}, which is not known here");
         return Err(Error::new(ErrorCode::BadRecord, what)
             .hint("a later version of Ardea has written them: go on with that"));
@@ -139,9 +143,9 @@ pub(crate) fn unpack<K: Key, A>(
     let (mut group, mut known) = (None, Vec::new());
     while !rest.is_empty() {
         let read = match version {
-            VERSION => read(&mut rest, group, &mut known)?,
-            earlier::FIRST_VERSION => earlier::first(&mut rest)?,
-            _ => earlier::second(&mut rest, group)?,
+            FIRST_VERSION => earlier::first(&mut rest)?,
+            SECOND_VERSION => earlier::second(&mut rest, group)?,
+            _ => read(&mut rest, group, &mut known)?,
         };
         match read {
             Read::Group(of) => group = Some(of),

@@ -1,11 +1,11 @@
 //! What the packs under way know of keys, by the keys' slots.
 //!
-//! A key stands once in a pack, where it comes first; behind that its number in the pack is enough. Closed slices name keys by slots, so nothing is looked up: neither the key
-//! nor the partition that it belongs to.
+//! Where a key comes again in a pack, its number there is enough. Closed slices name keys by slots, and what is noted lies by these: so nothing is looked up, neither the key nor the
+//! partition that it belongs to. For open slices the slot is.
 
 use ardea_core::Integer;
 
-/// Of so many slots that is known. Where there are more keys, few come again before a pack is full.
+/// Of so many slots that is known, which takes 24 MiB. Where there are more keys, few come again before a pack is full.
 const MOST_SLOTS: usize = 1 << 20;
 
 /// Numbers a pack among all, so that what was noted of an earlier one counts no more.
@@ -62,8 +62,9 @@ pub(super) struct PackKeys(Vec<Noted>);
 impl PackKeys {
     /// There are so many slots.
     pub(super) fn grow(&mut self, slots: usize) {
-        if self.0.len() < slots.min(MOST_SLOTS) {
-            self.0.resize(slots.min(MOST_SLOTS), Noted::NOTHING);
+        let wanted = slots.min(MOST_SLOTS);
+        if self.0.len() < wanted {
+            self.0.resize(wanted, Noted::NOTHING);
         }
     }
 

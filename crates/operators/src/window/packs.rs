@@ -4,15 +4,11 @@
 
 use ardea_core::{Key, PARTITION_COUNT, PartitionId, Result, StateChunk};
 
-use super::pack_form::{Group, SMALL_BYTES, place, put_again, put_before, put_entry, put_small};
+use super::pack_buffer::{Buffer, PACK_BYTES};
+use super::pack_form::{Group, place, put_again, put_before, put_entry};
 use super::pack_keys::{PackKeys, PackSerial};
 use crate::keyed::KeptAs;
 
-/// About how many bytes a pack has at the most: so much of each partition is held while a cut is written.
-const PACK_BYTES: usize = 16 * 1024;
-/// How many bytes of each partition gather before they go to its pack. Keys come in no order of their partitions: packs themselves lie so that
-/// a thousand ends of them have no room in the caches near a core, these do.
-const NEAR_BYTES: usize = 200;
 /// About how many bytes of entries are added together.
 const TOGETHER_BYTES: usize = 1024;
 
@@ -24,8 +20,10 @@ pub(crate) struct Packs {
     /// That of the pack that was begun last.
     serial: PackSerial,
     keys: PackKeys,
-    /// The entry that is being added, or was last.
+    /// What is being added.
     entry: Vec<u8>,
+    /// How many bytes the entry that was added last takes.
+    last: usize,
     /// Where those go that are added together, and their slots.
     near: Vec<(u16, Option<u32>)>,
     /// The partitions that the cut has something of.
@@ -34,23 +32,6 @@ pub(crate) struct Packs {
     full: Vec<u16>,
     /// How many entries of slices there are in all.
     entries: u64,
-}
-
-#[repr(align(64))]
-struct Buffer {
-    bytes: Vec<u8>,
-    /// The pack that it is to be.
-    serial: PackSerial,
-    /// How many keys stand in it.
-    keys: u32,
-    /// What the last group is of.
-    group: Option<Group>,
-    /// How many packs have been written.
-    written: u32,
-    is_used: bool,
-    /// How many of the bytes that follow belong behind the others.
-    is_near: u8,
-    near: [u8; NEAR_BYTES],
 }
 
 /// How many packs a cut has of partitions.
@@ -84,7 +65,7 @@ impl Packs {
 
     /// How many entries of the size of the last are to be added together: of larger ones behind it, so many as well.
     pub(crate) fn together(&self) -> usize {
-        match self.entry.len() {
+        match self.last {
             0 => 1,
             bytes => (TOGETHER_BYTES / bytes).clamp(1, Self::TOGETHER),
         }
@@ -178,10 +159,8 @@ impl Packs {
                         buffer.append(&self.entry);
                         buffer.group = Some(of);
                     }
-                    if let Some(near) = buffer.room_for_small() {
-                        let magnitudes = (noted.magnitude, integer.magnitude());
-                        let bytes = put_small(near, noted.number, magnitudes);
-                        buffer.is_near += bytes as u8;
+                    let magnitudes = (noted.magnitude, integer.magnitude());
+                    if buffer.add_small(noted.number, magnitudes) {
                         noted.magnitude = integer.magnitude();
                         return Ok(self.added(partition, before));
                     }
@@ -233,7 +212,8 @@ impl Packs {
             self.full.push(partition);
         }
         self.entries += 1;
-        after - before
+        self.last = after - before;
+        self.last
     }
 
     /// Writes a full buffer as a pack of the state of this name; whether there was one.
@@ -295,70 +275,6 @@ impl Packs {
             .iter()
             .map(|partition| (*partition, written(partition)));
         counts.filter(|(_, written)| *written > 0).collect()
-    }
-}
-
-impl Buffer {
-    fn new(serial: PackSerial) -> Self {
-        Buffer {
-            bytes: Vec::new(),
-            serial,
-            keys: 0,
-            group: None,
-            written: 0,
-            is_used: false,
-            is_near: 0,
-            near: [0; NEAR_BYTES],
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.bytes.len() + usize::from(self.is_near)
-    }
-
-    /// Where the bytes of a small entry go.
-    #[inline]
-    fn room_for_small(&mut self) -> Option<&mut [u8; SMALL_BYTES]> {
-        if usize::from(self.is_near) + SMALL_BYTES > NEAR_BYTES {
-            self.bring_together();
-        }
-        let near = self.near.get_mut(usize::from(self.is_near)..)?;
-        near.first_chunk_mut()
-    }
-
-    /// Reads what is needed to append an entry, and so has its memory come.
-    fn touch(&self) -> u8 {
-        let end = self.near.get(usize::from(self.is_near));
-        self.is_near ^ end.copied().unwrap_or_default()
-    }
-
-    fn append(&mut self, entry: &[u8]) {
-        if usize::from(self.is_near) + entry.len() > NEAR_BYTES {
-            self.bring_together();
-        }
-        let near = usize::from(self.is_near);
-        match self.near.get_mut(near..near + entry.len()) {
-            Some(place) => {
-                place.copy_from_slice(entry);
-                self.is_near += entry.len() as u8;
-            }
-            None => self.bytes.extend_from_slice(entry),
-        }
-    }
-
-    fn bring_together(&mut self) {
-        let near = usize::from(std::mem::take(&mut self.is_near));
-        self.bytes.extend_from_slice(&self.near[..near]);
-    }
-
-    /// A pack is written, or void, and this one comes next. Much memory is not kept for it.
-    fn empty(&mut self, next: PackSerial) {
-        (self.serial, self.keys) = (next, 0);
-        (self.is_near, self.group) = (0, None);
-        match self.bytes.capacity() > 4 * PACK_BYTES {
-            true => self.bytes = Vec::new(),
-            false => self.bytes.clear(),
-        }
     }
 }
 

@@ -3,9 +3,10 @@
 //! In both each entry has its key. In the second an entry began with one more than the kinds, which stood there with every entry, and a group with a zero. In the first a group was a
 //! zero, the slice (8), the number of its table (4), and whether that was pending (1); a key stood behind its length and one, its accumulator behind its length.
 
-use super::*;
+use ardea_core::Result;
 
-pub(super) const FIRST_VERSION: u8 = 1;
+use super::{Group, KINDS, Read, take_group, take_number, take_part};
+use crate::keyed::{KeptPart, Rest, cut_short};
 
 /// What follows in a pack of the second form.
 pub(super) fn second<'a>(rest: &mut Rest<'a>, group: Option<Group>) -> Result<Read<'a>> {
