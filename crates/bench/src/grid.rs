@@ -1,4 +1,4 @@
-//! What it costs to read and write a map of a grid.
+//! What it costs to read and write a map of a grid, and to pass values through a queue.
 //!
 //! All members are in this process, and speak to each other over TCP on this machine; the one that is measured with reads what it is the primary of, what others
 //! are, and through a near-cache, and writes with as many synchronous backups as were asked for. Throughput of writes is that of many under way at a time,
@@ -11,7 +11,7 @@ pub use params::GridParams;
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, PartitionId, Result};
-use ardea_grid_net::{Grid, GridConfig, GridMap, NearCache};
+use ardea_grid_net::{Grid, GridConfig, GridMap, GridQueue, NearCache};
 use hdrhistogram::Histogram;
 use serde_json::json;
 
@@ -97,15 +97,18 @@ enum Kind {
     Put,
     /// Writing, many at a time.
     PutAll,
+    /// Offering a value to a queue and taking it out again.
+    Queue,
 }
 
 impl Kind {
-    const ALL: [Kind; 5] = [
+    const ALL: [Kind; 6] = [
         Kind::Get,
         Kind::FarGet,
         Kind::NearGet,
         Kind::Put,
         Kind::PutAll,
+        Kind::Queue,
     ];
 
     fn what(self) -> &'static str {
@@ -115,6 +118,7 @@ impl Kind {
             Kind::NearGet => "reading that through a near-cache",
             Kind::Put => "writing, one at a time",
             Kind::PutAll => "writing, many at a time",
+            Kind::Queue => "passing values through a queue",
         }
     }
 
@@ -140,6 +144,7 @@ impl Kind {
                 "put_p99_us",
             ],
             Kind::PutAll => ["puts", "puts_per_cpu_s", "", ""],
+            Kind::Queue => ["passes", "passes_per_cpu_s", "pass_p50_us", "pass_p99_us"],
         };
         let per_cpu = seen.spent.per_cpu_second(seen.count).map(f64::round);
         let quantile = |q: f64| {
@@ -171,6 +176,7 @@ struct Seen {
 struct Bench<'a> {
     params: &'a GridParams,
     map: GridMap<u64, String>,
+    queue: GridQueue<String>,
     /// Keys that this member is the primary of, in no order.
     here: Vec<u64>,
     there: Vec<u64>,
@@ -194,6 +200,7 @@ impl<'a> Bench<'a> {
         Ok(Bench {
             params,
             map,
+            queue: grid.queue("bench", 1_000)?,
             here,
             there,
             value,
@@ -248,6 +255,10 @@ impl<'a> Bench<'a> {
             Kind::Get => timed(&self.here, time, nanos, get),
             Kind::FarGet | Kind::NearGet => timed(&self.there, time, nanos, get),
             Kind::Put => timed(&self.here, time, nanos, |key| map.put(key, &self.value)),
+            Kind::Queue => timed(&self.here, time, nanos, |_| {
+                self.queue.offer(&self.value)?;
+                self.queue.poll().map(drop)
+            }),
             Kind::PutAll => {
                 let (start, mut count) = (Instant::now(), 0);
                 for keys in self.here.chunks(TOGETHER).cycle() {
@@ -306,7 +317,14 @@ mod tests {
             ..GridParams::default()
         };
         let report = run(&params, &mut |_| {}).unwrap();
-        for name in ["gets", "far_gets", "near_gets", "single_puts", "puts"] {
+        for name in [
+            "gets",
+            "far_gets",
+            "near_gets",
+            "single_puts",
+            "puts",
+            "passes",
+        ] {
             assert!(report.figure(name).as_u64() > Some(0), "{name}: {report:?}");
         }
         assert!(report.figure("put_p99_us").is_number(), "{report:?}");

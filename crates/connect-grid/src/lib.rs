@@ -51,7 +51,8 @@ mod lookup;
 
 pub use any_map::{AnyListener, AnyMap, AnyReads};
 pub use ardea_grid_net::{
-    Grid, GridConfig, GridMap, MapEvent, MapListener, MapReads, NearCache, Read,
+    Grid, GridConfig, GridMap, GridQueue, GridRing, MapEvent, MapListener, MapReads, NearCache,
+    Read, Run,
 };
 pub use ardea_shelter::{ClusterListener, ClusterMap, ClusterReads};
 pub use changes::{Change, changes};

@@ -23,6 +23,7 @@ use crate::map::GridMap;
 use crate::orders::{Order, Orders};
 use crate::plain::Plain;
 use crate::post::{Post, listen, listener};
+use crate::ring::{GridQueue, GridRing};
 use crate::room::Room;
 use crate::standing::Standing;
 
@@ -162,6 +163,22 @@ impl Grid {
     /// the same name, and has [its own room](GridConfig::limit_guest_bytes).
     pub fn guest_map(&self, name: &str) -> GridMap<Plain, Plain> {
         GridMap::of_guest(Arc::clone(&self.inner), name)
+    }
+
+    /// A queue of the grid, with room for so many values. All who use it have to have the same type of values, and name the same capacity.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidConfig`] if values of this type can't leave their process, or there is room for none.
+    pub fn queue<V: Kept>(&self, name: &str, capacity: u64) -> Result<GridQueue<V>> {
+        GridQueue::new(Arc::clone(&self.inner), name, capacity)
+    }
+
+    /// A ring buffer of the grid, which keeps so many values. All who use it have to have the same type of values, and name the same capacity.
+    ///
+    /// # Errors
+    /// As [`queue`](Self::queue).
+    pub fn ring<V: Kept>(&self, name: &str, capacity: u64) -> Result<GridRing<V>> {
+        GridRing::new(Arc::clone(&self.inner), name, capacity)
     }
 
     /// Says that a member's process is proven to have ended, by the kernel or by whoever started it. Half of the members can then go on without the

@@ -3,6 +3,8 @@
 //! Two threads that wake each other cost more than most operations. So who asks drives the member itself if nobody else does, and looks for the answer for as long
 //! as one on the same machine takes. The member's thread sees to all else: what others want, what takes longer, and time.
 //!
+//! Who has thousands of things under way would look all the time, which costs as much as what the others do for him: he sleeps a little between two looks.
+//!
 //! **Nothing is left lying.** Orders wait in a queue that each turn begins with, whoever takes it. Who hands one in while another thread drives rings; the member's thread that finds
 //! another one driving notes that, looks once more, and sleeps; who has driven looks at the note when it has let go, and rings. So does who has left something
 //! for the next turn, and who looks for an answer no longer ends a nap.
@@ -120,16 +122,12 @@ impl Helm {
     /// done for them.
     pub fn wait_at_rest(&self, answers: &Answers, into: &mut Outcomes) {
         for _ in 0..MOST_RESTS {
-            if let Some(mut place) = self.take() {
-                let Some(driver) = place.as_mut() else {
-                    break;
-                };
-                self.drives.fetch_add(1, Ordering::Relaxed);
-                let turn = driver.turn(true);
-                self.let_go(place, turn);
-            }
+            let driven = self.try_drive();
             if answers.take(into) {
                 return;
+            }
+            if driven.is_err() {
+                break;
             }
             std::thread::sleep(RESTS);
         }
@@ -148,17 +146,12 @@ impl Helm {
         let until = Instant::now() + LOOKS_FOR;
         let mut has_come = false;
         while !has_come && Instant::now() < until {
-            if let Some(mut place) = self.take() {
-                let Some(driver) = place.as_mut() else {
-                    break;
-                };
-                let turn = driver.turn(true);
-                has_come = answers.take(into);
-                self.let_go(place, turn);
-            } else {
-                std::hint::spin_loop();
-                has_come = answers.take(into);
+            match self.try_drive() {
+                Ok(true) => {}
+                Ok(false) => std::hint::spin_loop(),
+                Err(Stopped) => break,
             }
+            has_come = answers.take(into);
         }
         self.is_looked_for.store(false, Ordering::Relaxed);
         let luck = self.luck.load(Ordering::Relaxed);
@@ -169,6 +162,17 @@ impl Helm {
         // Of several at once one counts: it is a guess anyway.
         self.luck.store(luck, Ordering::Relaxed);
         has_come
+    }
+
+    /// Drives once, unless another thread does; whether it has.
+    fn try_drive(&self) -> Result<bool, Stopped> {
+        let Some(mut place) = self.take() else {
+            return Ok(false);
+        };
+        let driver = place.as_mut().ok_or(Stopped)?;
+        let turn = driver.turn(true);
+        self.let_go(place, turn);
+        Ok(true)
     }
 
     /// The place of who drives, unless another thread has it.

@@ -7,7 +7,8 @@
 //!
 //! * [`GridConfig`], [`Grid`]: a member, and how it is started;
 //! * [`GridMap`]: what people use; [`MapReads`]: reading without waiting; [`MapListener`], [`MapEvent`]: hearing what happens to it; [`NearCache`]: reading here what others keep; [`Plain`]: keys and values as bytes;
-//! * `driver`: drives a member, `helm`: in which thread, `orders`: what it is to do, `asker`: who waits for outcomes, `ears`: who hears what happens, `room`: how much may be under way,
+//! * [`GridQueue`], [`GridRing`]: values in the order in which they were added;
+//! * `driver`: drives a member, `helm`: in which thread, `orders`: what it is to do, `asking`: how it is asked, `asker`: who waits for outcomes, `ears`: who hears what happens, `room`: how much may be under way,
 //!   `standing`: what is known of the member outside, `clock`: its time;
 //! * `post`, `mailbox`, `line`: what members say to each other between processes.
 //!
@@ -41,6 +42,7 @@ mod room;
 mod standing;
 
 mod asker;
+mod asking;
 mod ears;
 
 mod line;
@@ -57,6 +59,7 @@ mod listener;
 mod map;
 mod near;
 mod plain;
+mod ring;
 
 pub use ardea_grid::{MemberId, View};
 pub use config::{GridConfig, fresh_member};
@@ -66,3 +69,4 @@ pub use listener::{MapEvent, MapListener};
 pub use map::{GridMap, MapReads, Page, Read};
 pub use near::NearCache;
 pub use plain::Plain;
+pub use ring::{GridQueue, GridRing, Run};

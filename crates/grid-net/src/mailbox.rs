@@ -104,7 +104,8 @@ fn weight(word: &Word) -> usize {
                 .iter()
                 .map(|(key, value)| key.len() + value.len() + 20)
                 .sum(),
-            Answer::Done | Answer::Count(_) => 0,
+            Answer::Run { values, .. } => values.iter().map(|value| value.len() + 10).sum(),
+            Answer::Done | Answer::Count(_) | Answer::Place(_) => 0,
         },
         Word::Reply(..) => 1 << 10,
         Word::Watch(WatchWord::Tells { chapter, .. }) => {
@@ -138,10 +139,13 @@ pub(crate) fn weight_of_request(operation: &Operation) -> usize {
         Operation::Get { key, .. }
         | Operation::Remove { key, .. }
         | Operation::Forget { key, .. } => key.len(),
+        Operation::Append { value, .. } => value.len(),
         Operation::Count(_)
         | Operation::Measure(_)
         | Operation::Scan { .. }
-        | Operation::Clear(_) => 0,
+        | Operation::Clear(_)
+        | Operation::Take(_)
+        | Operation::Read { .. } => 0,
     };
     content + size_of::<Operation>()
 }

@@ -1,7 +1,6 @@
 //! A map whose entries are kept by all members of a grid.
 
 mod amounts;
-mod asking;
 mod coder;
 mod pen;
 mod reads;
@@ -17,6 +16,7 @@ use ardea_core::{Error, ErrorCode, Key, PartitionId, Result, StateCodec};
 use ardea_grid::{Answer, MapId, Operation, When};
 use bytes::Bytes;
 
+use crate::asking::Asking;
 use crate::config::MOST_BYTES;
 use crate::grid::Inner;
 use crate::listener::{MapListener, Queue};
@@ -42,9 +42,7 @@ thread_local! {
 ///
 /// Keys are encoded as their values are, so that they can be listed; which member has a key is decided by its hash, as everywhere.
 pub struct GridMap<K, V> {
-    inner: Arc<Inner>,
-    name: Arc<str>,
-    id: MapId,
+    asking: Asking,
     time_to_live: Option<Duration>,
     coder: Coder<K, V>,
     near: Option<Arc<Near>>,
@@ -57,9 +55,7 @@ pub type Page<K, V> = (Vec<(K, V)>, Option<u64>);
 impl<K, V> Clone for GridMap<K, V> {
     fn clone(&self) -> Self {
         GridMap {
-            inner: Arc::clone(&self.inner),
-            name: Arc::clone(&self.name),
-            id: self.id,
+            asking: self.asking.clone(),
             time_to_live: self.time_to_live,
             coder: self.coder.clone(),
             near: self.near.clone(),
@@ -98,9 +94,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
 
     fn with(inner: Arc<Inner>, (name, id): (&str, MapId), coder: Coder<K, V>) -> Self {
         GridMap {
-            inner,
-            name: name.into(),
-            id,
+            asking: Asking::of(inner, ("map", name), id),
             time_to_live: None,
             coder,
             near: None,
@@ -116,7 +110,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.name
+        self.asking.name()
     }
 
     /// What a key has. Read in this thread if this member is the key's primary: then it takes less than a microsecond.
@@ -125,7 +119,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// [`ErrorCode::StateUnavailable`] if nobody may answer within the [patience](crate::GridConfig::patience); [`ErrorCode::BadRecord`] if the
     /// value is of another type.
     pub fn get(&self, key: &K) -> Result<Option<V>> {
-        self.check_outside()?;
+        self.asking.check_outside()?;
         let mut bytes = KEY.take();
         bytes.clear();
         let written = self.coder.put_key(key, &mut bytes);
@@ -139,18 +133,21 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
 
     /// What the key has, if this member may say, or keeps it near.
     fn read_here(&self, key: &K, bytes: &[u8]) -> Option<Result<Option<V>>> {
-        let inner = &self.inner;
+        let inner = &self.asking.inner;
         let clock = || inner.clock.now();
         let look = |value: Option<&[u8]>| value.map(|value| self.coder.value(value)).transpose();
         let partition = PartitionId::of(key);
-        match inner.reader.read(clock, partition, self.id, bytes, look) {
+        match inner
+            .reader
+            .read(clock, partition, self.asking.id, bytes, look)
+        {
             Ok(value) => Some(value),
             Err(_) => self.read_near(partition.index(), bytes),
         }
     }
 
     fn read_near(&self, partition: u32, bytes: &[u8]) -> Option<Result<Option<V>>> {
-        let (near, inner) = (self.near.as_ref()?, &self.inner);
+        let (near, inner) = (self.near.as_ref()?, &self.asking.inner);
         let within = near.config.staleness;
         if !inner.fresh.is_fresh(partition, inner.clock.now(), within) {
             return None;
@@ -165,10 +162,10 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         // Asked before: what is forgotten while it is read may be what was read.
         let forgotten = near.map(|near| (near, near.forgotten(partition.index())));
         let get = Operation::Get {
-            map: self.id,
+            map: self.asking.id,
             key: bytes.clone(),
         };
-        let answer = self.ask(partition, get)?;
+        let answer = self.asking.ask(partition, get)?;
         if let (Some((near, forgotten)), Answer::Value(Some(value))) = (forgotten, &answer) {
             near.keep(partition.index(), bytes, value.clone(), forgotten);
         }
@@ -186,7 +183,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// [`ErrorCode::StateUnavailable`] if some parts of the map can't be heard of within the patience.
     pub fn near_cache(mut self, config: NearCache) -> Result<Self> {
         let near = Arc::new(Near::new(config, ardea_core::PARTITION_COUNT));
-        self.hear(Arc::new(Forgets::of(&near)))?;
+        self.asking.hear(Arc::new(Forgets::of(&near)))?;
         self.near = Some(near);
         Ok(self)
     }
@@ -227,16 +224,16 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     }
 
     fn listener(&self, queue: Queue) -> Result<MapListener<K, V>> {
-        let (queue, standing) = (Arc::new(queue), Arc::clone(&self.inner.standing));
+        let (queue, standing) = (Arc::new(queue), Arc::clone(&self.asking.inner.standing));
         // If nothing is heard it is dropped, and so its queue is closed.
         let ear = Arc::clone(&queue);
         let listener = MapListener::new(queue, self.coder.clone(), standing);
-        self.hear(ear)?;
+        self.asking.hear(ear)?;
         Ok(listener)
     }
 
     fn write(&self, key: &K, operation: Operation) -> Result<Answer> {
-        let outcome = self.ask(PartitionId::of(key), operation);
+        let outcome = self.asking.ask(PartitionId::of(key), operation);
         self.wrote(key);
         outcome
     }
@@ -287,7 +284,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         let put = self.put_operation(key, value, When::Is(present.clone()))?;
         match self.write(key, put)? {
             Answer::Value(had) => Ok(had == Some(present)),
-            other => Err(self.no_answer(&other)),
+            other => Err(self.asking.no_answer(&other)),
         }
     }
 
@@ -297,7 +294,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// As [`put`](Self::put).
     pub fn remove(&self, key: &K) -> Result<Option<V>> {
         let remove = Operation::Remove {
-            map: self.id,
+            map: self.asking.id,
             key: self.key(key)?,
         };
         self.value(self.write(key, remove)?)
@@ -329,7 +326,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         let key_bytes = self.key(key)?;
         self.check_fits(key_bytes.len() + argument.len())?;
         Ok(Operation::Compute {
-            map: self.id,
+            map: self.asking.id,
             key: key_bytes,
             function: function.to_string(),
             argument: argument.into(),
@@ -342,7 +339,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// # Errors
     /// The first, as of [`get`](Self::get).
     pub fn get_all(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
-        self.check_outside()?;
+        self.asking.check_outside()?;
         let mut values: Vec<Option<V>> = keys.iter().map(|_| None).collect();
         let mut there = Vec::new();
         for (at, key) in keys.iter().enumerate() {
@@ -353,10 +350,10 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             }
         }
         let gets = there.iter().map(|(_, partition, key)| {
-            let (map, key) = (self.id, key.clone());
+            let (map, key) = (self.asking.id, key.clone());
             Ok((*partition, Operation::Get { map, key }))
         });
-        self.ask_each(gets, |number, answer| {
+        self.asking.ask_each(gets, |number, answer| {
             values[there[number].0] = self.value(answer)?;
             Ok(())
         })?;
@@ -372,7 +369,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             let put = self.put_operation(key, value, When::Always)?;
             Ok((PartitionId::of(key), put))
         });
-        let outcome = self.ask_each(puts, |_, _| Ok(()));
+        let outcome = self.asking.ask_each(puts, |_, _| Ok(()));
         self.wrote_all();
         outcome
     }
@@ -390,7 +387,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             Ok((PartitionId::of(key), put))
         });
         let mut had: Vec<(usize, Option<V>)> = Vec::new();
-        let outcome = self.ask_each(puts, |number, answer| {
+        let outcome = self.asking.ask_each(puts, |number, answer| {
             had.push((number, self.value(answer)?));
             Ok(())
         });
@@ -407,12 +404,12 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     pub fn remove_all<'a>(&self, keys: impl IntoIterator<Item = &'a K>) -> Result<()> {
         let forgets = keys.into_iter().map(|key| {
             let forget = Operation::Forget {
-                map: self.id,
+                map: self.asking.id,
                 key: self.key(key)?,
             };
             Ok((PartitionId::of(key), forget))
         });
-        let outcome = self.ask_each(forgets, |_, _| Ok(()));
+        let outcome = self.asking.ask_each(forgets, |_, _| Ok(()));
         self.wrote_all();
         outcome
     }
@@ -435,7 +432,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
                 self.compute_operation(key, function, bytes)?,
             ))
         });
-        let outcome = self.ask_each(computes, |_, _| Ok(()));
+        let outcome = self.asking.ask_each(computes, |_, _| Ok(()));
         self.wrote_all();
         outcome
     }
@@ -465,15 +462,15 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             let now = ahead.split_off(ahead.len().saturating_sub(PAGES));
             let scans = now.iter().map(|(partition, from)| {
                 let scan = Operation::Scan {
-                    map: self.id,
+                    map: self.asking.id,
                     from: *from,
                     bytes: PAGE_BYTES,
                 };
                 Ok((*partition, scan))
             });
-            self.ask_each(scans, |number, answer| {
+            self.asking.ask_each(scans, |number, answer| {
                 let Answer::Page(entries, next) = answer else {
-                    return Err(self.no_answer(&answer));
+                    return Err(self.asking.no_answer(&answer));
                 };
                 for (key, value) in entries {
                     wants = wants && take(self.coder.key(&key)?, self.coder.value_of(value)?);
@@ -495,13 +492,13 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// As [`get`](Self::get).
     pub fn page(&self, partition: PartitionId, from: u64) -> Result<Page<K, V>> {
         let scan = Operation::Scan {
-            map: self.id,
+            map: self.asking.id,
             from,
             bytes: PAGE_BYTES,
         };
-        let (entries, next) = match self.ask(partition, scan)? {
+        let (entries, next) = match self.asking.ask(partition, scan)? {
             Answer::Page(entries, next) => (entries, next),
-            other => return Err(self.no_answer(&other)),
+            other => return Err(self.asking.no_answer(&other)),
         };
         let entries = entries.into_iter();
         let entries =
@@ -524,7 +521,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         if bytes <= MOST_BYTES {
             return Ok(());
         }
-        let name = &self.name;
+        let name = self.name();
         let what = format!("an entry of {bytes} bytes is too large for the map {name:?}");
         Err(Error::new(ErrorCode::LimitReached, what).hint(format!(
             "at most {MOST_BYTES} bytes are taken: keep large things elsewhere, and where they are here"
@@ -550,7 +547,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         let fits = |bytes| self.check_fits(bytes);
         let (key, value) = self.coder.entry(key, value, fits)?;
         Ok(Operation::Put {
-            map: self.id,
+            map: self.asking.id,
             key,
             value,
             expires: self.expires(),
@@ -561,13 +558,13 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     fn value(&self, answer: Answer) -> Result<Option<V>> {
         match answer {
             Answer::Value(value) => value.map(|value| self.coder.value_of(value)).transpose(),
-            other => Err(self.no_answer(&other)),
+            other => Err(self.asking.no_answer(&other)),
         }
     }
 }
 
 impl<K, V> fmt::Debug for GridMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "GridMap({:?})", self.name)
+        write!(f, "GridMap({:?})", self.asking.name())
     }
 }

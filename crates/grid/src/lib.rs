@@ -81,7 +81,7 @@ mod roll;
 pub use council::{Ballot, Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord, Ping};
 pub use member::{Member, MemberId, Recipient};
 pub use node::{Node, NodeAction, NodeConfig, NodeEvent, Reader, Word};
-pub use operation::{Answer, Change, MapId, Operation, Outcome, Refusal, Ticket, When};
+pub use operation::{Answer, Change, MapId, Operation, Outcome, Refusal, Ticket, When, WhenFull};
 pub use pieces::Pieces;
 pub use placement::place;
 pub use replica::{

@@ -2,14 +2,17 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::MemberId;
 use crate::pieces;
-use crate::store::NEVER;
+use crate::store::{APART_BYTES, NEVER};
 
 /// What the maps of guests have in their numbers.
 const GUEST: u64 = 1 << 63;
+
+/// What tells rings from maps of the same name.
+const RING_SEED: u64 = 0x7269_6e67;
 
 /// A map of a grid: the hash of its name. The maps of guests are told by its highest bit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -25,6 +28,11 @@ impl MapId {
     /// The map of a guest of this name: of all these together a member keeps [no more than it is told](crate::NodeConfig::guest_limit).
     pub fn of_guest(name: &str) -> Self {
         MapId(xxh3_64(name.as_bytes()) | GUEST)
+    }
+
+    /// The ring of this name: another one than the map.
+    pub fn of_ring(name: &str) -> Self {
+        MapId(xxh3_64_with_seed(name.as_bytes(), RING_SEED) & !GUEST)
     }
 
     /// Whether it is a guest's.
@@ -100,6 +108,38 @@ pub enum Operation {
     },
     /// Removes all of a map that is in this partition.
     Clear(MapId),
+    /// Adds a value at the end of a ring. Answered with [`Answer::Place`]: its number, or none if the ring is full.
+    Append {
+        /// Which ring, of this partition.
+        ring: MapId,
+        /// The value.
+        #[serde(deserialize_with = "pieces::deserialize")]
+        value: Bytes,
+        /// How many values the ring has at most.
+        capacity: u64,
+        /// What is done if it has so many.
+        full: WhenFull,
+    },
+    /// Takes the first value of a ring out. Answered with [`Answer::Value`]: it, or nothing.
+    Take(MapId),
+    /// Values of a ring, from a number on. Answered with [`Answer::Run`].
+    Read {
+        /// Which ring, of this partition.
+        ring: MapId,
+        /// From which number on; from the first that is there, if that is gone.
+        from: u64,
+        /// About so many bytes, and one value at least.
+        bytes: u32,
+    },
+}
+
+/// What is done when a value is to be added to a ring that is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum WhenFull {
+    /// It is not added.
+    Refuse,
+    /// The first one goes.
+    Overwrite,
 }
 
 impl Operation {
@@ -111,6 +151,7 @@ impl Operation {
                 | Operation::Count(_)
                 | Operation::Measure(_)
                 | Operation::Scan { .. }
+                | Operation::Read { .. }
         )
     }
 }
@@ -137,6 +178,17 @@ pub enum Answer {
     Count(u64),
     /// Some entries, and where the next are, if there may be more. If another member became primary meanwhile, some come again.
     Page(Vec<(Bytes, Bytes)>, Option<u64>),
+    /// The number of a value in a ring, or none.
+    Place(Option<u64>),
+    /// Some values of a ring, which follow each other.
+    Run {
+        /// The number of the first of them.
+        from: u64,
+        /// The values.
+        values: Vec<Bytes>,
+        /// The number that the next one gets which is added to the ring.
+        next: u64,
+    },
 }
 
 /// Why an operation was refused. Nothing was changed.
@@ -214,6 +266,8 @@ pub enum Change {
     },
     /// No key of the map has any more.
     Clear(MapId),
+    /// Several changes of keys of one map, at once.
+    Together(MapId, Vec<Change>),
 }
 
 impl Change {
@@ -223,14 +277,39 @@ impl Change {
             Change::Set { key, value, .. } => key.len() + value.len(),
             Change::Remove { key, .. } => key.len(),
             Change::Clear(_) => 0,
+            Change::Together(_, parts) => parts.iter().map(Change::cost).sum(),
         };
         content + size_of::<Change>()
+    }
+
+    /// The same in memory that is its own.
+    pub(crate) fn apart(self) -> Self {
+        match self {
+            Change::Set {
+                map,
+                key,
+                value,
+                expires,
+            } => Change::Set {
+                map,
+                key: Bytes::copy_from_slice(&key),
+                value: own(&value),
+                expires,
+            },
+            Change::Together(map, parts) => {
+                Change::Together(map, parts.into_iter().map(Change::apart).collect())
+            }
+            other => other,
+        }
     }
 
     /// Of which map.
     pub fn map(&self) -> MapId {
         match self {
-            Change::Set { map, .. } | Change::Remove { map, .. } | Change::Clear(map) => *map,
+            Change::Set { map, .. }
+            | Change::Remove { map, .. }
+            | Change::Clear(map)
+            | Change::Together(map, _) => *map,
         }
     }
 
@@ -245,6 +324,10 @@ impl Change {
             } if *map == of && key == wanted => Some(Some((value, *expires))),
             Change::Remove { map, key } if *map == of && key == wanted => Some(None),
             Change::Clear(map) if *map == of => Some(None),
+            Change::Together(map, parts) if *map == of => {
+                let mut parts = parts.iter().rev();
+                parts.find_map(|part| part.effect_on(of, wanted))
+            }
             _ => None,
         }
     }
@@ -253,4 +336,12 @@ impl Change {
 /// When something expires that expires then, if ever.
 pub(crate) fn expiry(expires: Option<i64>) -> i64 {
     expires.unwrap_or(NEVER)
+}
+
+/// A value that may stay for long: a short one lies among others, which would stay as well.
+pub(crate) fn own(value: &Bytes) -> Bytes {
+    match value.len() < APART_BYTES {
+        true => Bytes::copy_from_slice(value),
+        false => value.clone(),
+    }
 }

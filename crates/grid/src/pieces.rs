@@ -13,7 +13,8 @@ thread_local! {
     static PIECES: RefCell<Pieces> = RefCell::default();
 }
 
-/// Where runs of bytes go that will soon be gone: to allocate one at a time costs as much as to fill it.
+/// Where runs of bytes go that will soon be gone: to allocate one at a time costs as much as to fill it. A run that stays keeps its whole piece, so who keeps one for long
+/// copies it.
 ///
 /// ```
 /// let mut pieces = ardea_grid::Pieces::default();
@@ -27,7 +28,7 @@ pub struct Pieces {
 impl Pieces {
     /// A copy of these bytes.
     pub fn put(&mut self, bytes: &[u8]) -> Bytes {
-        if bytes.len() > PIECE_BYTES / 4 {
+        if bytes.is_empty() || bytes.len() > PIECE_BYTES / 4 {
             return Bytes::copy_from_slice(bytes);
         }
         if self.piece.capacity() < bytes.len() {
@@ -38,7 +39,7 @@ impl Pieces {
     }
 }
 
-/// Reads bytes of a message: as `Bytes` does by itself, but for where they go.
+/// Reads bytes of a message, which postcard has written.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
     struct Run;
 

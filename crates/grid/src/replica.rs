@@ -23,6 +23,7 @@ mod diary;
 mod filling;
 mod log;
 mod primary;
+mod rings;
 mod serving;
 mod word;
 

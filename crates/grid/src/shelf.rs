@@ -145,6 +145,11 @@ impl Shelf {
                 self.map_mut(*map).remove(xxh3_64(key), key);
             }
             Change::Clear(map) => self.map_mut(*map).clear(),
+            Change::Together(_, parts) => {
+                for part in parts {
+                    self.apply(part, number);
+                }
+            }
         }
     }
 

@@ -18,7 +18,7 @@ const OVERHEAD: usize = size_of::<Slot>() + 8;
 const LEAST_WASTE: usize = 16 << 10;
 
 /// Values lie apart from this length on, in bytes.
-const APART_BYTES: usize = 16 << 10;
+pub(crate) const APART_BYTES: usize = 16 << 10;
 
 /// How many keys are [looked ahead](Store::look_ahead) for at a time: about as many as a processor fetches from memory at once.
 pub(crate) const AHEAD: usize = 16;

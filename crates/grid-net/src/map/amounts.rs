@@ -12,7 +12,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn size(&self) -> Result<u64> {
-        self.sum(Operation::Count(self.id))
+        self.sum(Operation::Count(self.asking.id))
     }
 
     /// What the entries take, in bytes, on the members that are their primaries; with each copy as much again.
@@ -20,18 +20,18 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn bytes(&self) -> Result<u64> {
-        self.sum(Operation::Measure(self.id))
+        self.sum(Operation::Measure(self.asking.id))
     }
 
     fn sum(&self, of: Operation) -> Result<u64> {
         let counts = self.partitions().map(|it| Ok((it, of.clone())));
         let mut sum = 0;
-        self.ask_each(counts, |_, answer| match answer {
+        self.asking.ask_each(counts, |_, answer| match answer {
             Answer::Count(count) => {
                 sum += count;
                 Ok(())
             }
-            other => Err(self.no_answer(&other)),
+            other => Err(self.asking.no_answer(&other)),
         })?;
         Ok(sum)
     }
@@ -43,8 +43,8 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     pub fn clear(&self) -> Result<()> {
         let clear = self
             .partitions()
-            .map(|partition| Ok((partition, Operation::Clear(self.id))));
-        let outcome = self.ask_each(clear, |_, _| Ok(()));
+            .map(|partition| Ok((partition, Operation::Clear(self.asking.id))));
+        let outcome = self.asking.ask_each(clear, |_, _| Ok(()));
         self.wrote_all();
         outcome
     }

@@ -44,7 +44,7 @@ impl<K: Key + Kept, V: Kept> MapReads<K, V> {
     /// # Errors
     /// As [`GridMap::get`].
     pub fn get(&mut self, key: &K) -> Result<Read<V>> {
-        self.map.check_outside()?;
+        self.map.asking.check_outside()?;
         let (partition, bytes) = (PartitionId::of(key), self.map.key(key)?);
         if let Some(value) = self.map.read_here(key, &bytes) {
             return Ok(Read::Here(value?));
@@ -56,11 +56,11 @@ impl<K: Key + Kept, V: Kept> MapReads<K, V> {
             (partition.index(), bytes.clone(), forgotten)
         });
         let get = Operation::Get {
-            map: self.map.id,
+            map: self.map.asking.id,
             key: bytes,
         };
         let told = (&self.answers, self.waker.clone());
-        if !self.map.try_order(partition, get, number, told)? {
+        if !self.map.asking.try_order(partition, get, number, told)? {
             return Ok(Read::NotNow);
         }
         self.asked = number;
@@ -76,7 +76,7 @@ impl<K: Key + Kept, V: Kept> MapReads<K, V> {
             self.come = outcomes.into();
         }
         let (number, outcome) = self.come.pop_front()?;
-        let answer = self.map.judge(outcome);
+        let answer = self.map.asking.judge(outcome);
         if let (Some((partition, key, forgotten)), Ok(Answer::Value(Some(value)))) =
             (self.keeps.remove(&number), &answer)
             && let Some(near) = &self.map.near

@@ -8,6 +8,7 @@ use ardea_courier::Security;
 use ardea_grid_net::{Grid, GridConfig, GridMap, MapEvent, MapListener, NearCache, Plain};
 
 mod driving;
+mod rings;
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::operation::{Change, MapId};
+use bytes::Bytes;
+
+use crate::operation::{Change, MapId, own};
 use crate::shelf::Shelf;
 use crate::tidings::{Chapter, Happened, Rule};
 
@@ -47,22 +49,7 @@ impl Diary {
     /// Makes a change, and notes what it does.
     pub fn apply(&mut self, rule: Rule, shelf: &mut Shelf, change: &Change, number: u64) {
         let map = change.map();
-        let happened: Vec<Happened> = match change {
-            Change::Set { key, value, .. } => vec![Happened::Set {
-                key: key.clone(),
-                value: value.clone(),
-                is_new: shelf.get(map, key).is_none(),
-            }],
-            Change::Remove { key, .. } => {
-                let had = shelf.get(map, key).is_some();
-                let removed = had.then(|| Happened::Removed { key: key.clone() });
-                removed.into_iter().collect()
-            }
-            Change::Clear(_) => {
-                let keys = shelf.keys(map);
-                keys.map(|key| Happened::Removed { key }).collect()
-            }
-        };
+        let happened = Diary::happens(shelf, change);
         let goes_on = |last: &Chapter| last.map == map && last.rule == rule;
         if !self.chapters.last().is_some_and(goes_on) {
             self.chapters.push(Diary::place(rule, map, shelf));
@@ -72,6 +59,34 @@ impl Diary {
             chapter.upto = number;
             let numbered = happened.into_iter().map(|what| (number, what));
             chapter.happened.extend(numbered);
+        }
+    }
+
+    /// What a change does, before it is made.
+    fn happens(shelf: &Shelf, change: &Change) -> Vec<Happened> {
+        let map = change.map();
+        match change {
+            // News may wait for long: what comes with other maps' changes is not to stay because of them.
+            Change::Set { key, value, .. } => vec![Happened::Set {
+                key: Bytes::copy_from_slice(key),
+                value: own(value),
+                is_new: shelf.get(map, key).is_none(),
+            }],
+            Change::Remove { key, .. } => {
+                let had = shelf.get(map, key).is_some();
+                let key = Bytes::copy_from_slice(key);
+                let removed = had.then_some(Happened::Removed { key });
+                removed.into_iter().collect()
+            }
+            Change::Clear(_) => {
+                let keys = shelf.keys(map);
+                keys.map(|key| Happened::Removed { key }).collect()
+            }
+            // Each is of another key.
+            Change::Together(_, parts) => {
+                let parts = parts.iter();
+                parts.flat_map(|part| Diary::happens(shelf, part)).collect()
+            }
         }
     }
 

@@ -81,6 +81,11 @@ impl Filling {
                     self.cleared.insert(*map, number);
                 }
             }
+            Change::Together(_, parts) => {
+                for part in parts {
+                    self.apply(shelf, part, number);
+                }
+            }
         }
     }
 

@@ -6,6 +6,9 @@ use bytes::Bytes;
 
 use crate::operation::{Change, MapId};
 
+/// Where more is kept than this, in bytes, a copy is slow, and changes stay for long.
+const SHARING_BYTES: usize = 256 << 10;
+
 /// Changes, each with its number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
@@ -34,6 +37,11 @@ impl Log {
     }
 
     pub fn push(&mut self, change: Change) -> u64 {
+        // What waits for long is not to keep the memory of others that came with it.
+        let change = match self.bytes < SHARING_BYTES {
+            true => change,
+            false => change.apart(),
+        };
         self.bytes += change.cost();
         self.changes.push_back(change);
         self.end()
@@ -111,7 +119,7 @@ impl Log {
         newest.flat_map(|change| change.effect_on(map, key)).next()
     }
 
-    /// Which keys the changes behind that one are about, and which maps they clear.
+    /// Which keys the changes behind that one are about, and which maps they clear or change in several places.
     pub fn touched_behind(&self, number: u64) -> (BTreeSet<(MapId, &[u8])>, BTreeSet<MapId>) {
         let (mut keys, mut maps) = (BTreeSet::new(), BTreeSet::new());
         for change in self.between(number, self.end()) {
@@ -119,7 +127,8 @@ impl Log {
                 Change::Set { map, key, .. } | Change::Remove { map, key } => {
                     keys.insert((*map, &key[..]));
                 }
-                Change::Clear(map) => {
+                // Nothing of a ring expires.
+                Change::Clear(map) | Change::Together(map, _) => {
                     maps.insert(*map);
                 }
             }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Replica, ReplicaAction, Role};
-use crate::operation::{Answer, Change, MapId, Operation, Outcome, Refusal, Ticket, When, expiry};
+use crate::operation::{
+    Answer, Change, MapId, Operation, Outcome, Refusal, Ticket, When, expiry, own,
+};
 use crate::store::{Entry, NEVER, Store};
 
 /// Which part of a place in a map that is gone through says the slot; the rest says whose.
@@ -72,6 +74,7 @@ impl Replica {
                 Answer::Count(self.shelf.map(map).map_or(0, Store::cost) as u64)
             }
             Operation::Scan { map, from, bytes } => self.page(now, map, from, bytes),
+            Operation::Read { ring, from, bytes } => self.run(ring, from, bytes),
             writes => match self.write(now, writes) {
                 Err(refusal) => return Some(Outcome::Refused(refusal)),
                 Ok(answer) => {
@@ -139,10 +142,18 @@ impl Replica {
                 (change, Answer::Value(new))
             }
             Operation::Clear(map) => (Some(Change::Clear(map)), Answer::Done),
+            Operation::Append {
+                ring,
+                value,
+                capacity,
+                full,
+            } => self.appending(ring, value, (capacity, full)),
+            Operation::Take(ring) => self.taking(ring),
             Operation::Get { .. }
             | Operation::Count(_)
             | Operation::Measure(_)
-            | Operation::Scan { .. } => (None, Answer::Done),
+            | Operation::Scan { .. }
+            | Operation::Read { .. } => (None, Answer::Done),
         };
         if let Some(change) = change {
             self.check_room(&change)?;
@@ -167,6 +178,9 @@ impl Replica {
     }
 
     fn check_room(&self, change: &Change) -> Result<(), Refusal> {
+        if let Change::Together(_, parts) = change {
+            return parts.iter().try_for_each(|part| self.check_room(part));
+        }
         let Change::Set {
             map, key, value, ..
         } = change
@@ -207,7 +221,7 @@ impl Replica {
         match self.log.latest(self.applied, map, key) {
             Some(effect) => {
                 let value = effect.filter(|(_, expires)| *expires > wall);
-                value.map(|(value, _)| value.clone())
+                value.map(|(value, _)| own(value))
             }
             None => {
                 let entry = self

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use ardea_core::PartitionId;
-use ardea_grid::{Answer, Functions, MapId, NodeEvent, Operation, Outcome, Refusal, When};
+use ardea_grid::{
+    Answer, Functions, MapId, NodeEvent, Operation, Outcome, Refusal, When, WhenFull,
+};
 
-use super::history::{Deed, Event, Seen};
+use super::history::{CAPACITY, Deed, Event, Seen};
 use super::scene::{Happening, Scene};
 
 /// How many keys are often used: the last two are added to.
@@ -13,6 +15,10 @@ const KEYS: u64 = 10;
 
 /// Keys that are used now and then.
 const RARE: u64 = 60;
+
+/// From this number on keys are rings, so many of them.
+const FIRST_RING: u64 = KEYS + RARE;
+const RINGS: u64 = 3;
 
 /// The function that adds its argument to what a key has.
 pub struct Adds;
@@ -77,6 +83,17 @@ impl Scene {
             let value = self.next_value();
             return (key, Deed::Put(value));
         }
+        if self.random.per_mille(200) {
+            let key = FIRST_RING + self.random.below(RINGS);
+            let value = self.next_value();
+            let deed = match self.random.below(10) {
+                0..=2 => Deed::Offer(value),
+                3..=4 => Deed::Push(value),
+                5..=7 => Deed::Take,
+                _ => Deed::Peek,
+            };
+            return (key, deed);
+        }
         let key = self.random.below(KEYS);
         let is_counter = key >= KEYS - 2;
         let value = self.next_value();
@@ -99,6 +116,14 @@ impl Scene {
         self.values
     }
 
+    /// What shows what a key or ring has.
+    pub fn look_at(key: u64) -> Deed {
+        match key < FIRST_RING {
+            true => Deed::Get,
+            false => Deed::Peek,
+        }
+    }
+
     pub fn asks(&mut self, client: u32, life: u64, key: u64, deed: Deed) {
         let (map, name) = (MapId(1), key.to_le_bytes().to_vec().into());
         let put = |value: u64, when| Operation::Put {
@@ -108,7 +133,22 @@ impl Scene {
             expires: None,
             when,
         };
+        let ring = MapId(100 + key);
+        let append = |value: u64, full| Operation::Append {
+            ring,
+            value: padded(value).into(),
+            capacity: CAPACITY,
+            full,
+        };
         let operation = match deed {
+            Deed::Offer(value) => append(value, WhenFull::Refuse),
+            Deed::Push(value) => append(value, WhenFull::Overwrite),
+            Deed::Take => Operation::Take(ring),
+            Deed::Peek => Operation::Read {
+                ring,
+                from: 0,
+                bytes: 0,
+            },
             Deed::Get | Deed::Lose => Operation::Get { map, key: name },
             Deed::Put(value) => put(value, When::Always),
             Deed::PutIfAbsent(value) => put(value, When::Absent),
@@ -145,6 +185,17 @@ impl Scene {
         let seen = match outcome {
             Outcome::Answered(Answer::Value(value)) => {
                 Some(Seen::Value(value.as_deref().map(number)))
+            }
+            Outcome::Answered(Answer::Place(place)) => {
+                let value = match under_way.deed {
+                    Deed::Offer(value) | Deed::Push(value) => Some(value),
+                    _ => None,
+                };
+                Some(Seen::Value(value.filter(|_| place.is_some())))
+            }
+            Outcome::Answered(Answer::Run { values, .. }) => {
+                let first = values.first();
+                Some(Seen::Value(first.map(|value| number(value))))
             }
             Outcome::Answered(_) => Some(Seen::Done),
             Outcome::Refused(refusal) => {

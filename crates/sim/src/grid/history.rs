@@ -1,4 +1,4 @@
-//! What clients have seen of a key, and whether it can be explained.
+//! What clients have seen of a key or a ring, and whether it can be explained.
 //!
 //! The search is that of Wing and Gong ("Testing and verifying concurrent objects", 1993), remembering where it has been as Lowe does
 //! ("Testing for linearizability", 2017).
@@ -6,7 +6,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// Something that is done with a key. Values are numbers that are put once only.
+/// How many values a ring has at most.
+pub const CAPACITY: u64 = 5;
+
+/// Something that is done with a key, or with a ring. Values are numbers that are put once only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Deed {
     Get,
@@ -18,7 +21,15 @@ pub enum Deed {
     },
     Remove,
     Add(u64),
-    /// All copies were lost: the key may have lost its value.
+    /// To a ring, which refuses it if it is full.
+    Offer(u64),
+    /// To a ring, whose first value goes if it is full.
+    Push(u64),
+    /// From a ring.
+    Take,
+    /// The first of a ring.
+    Peek,
+    /// All copies were lost: what was there may be lost.
     Lose,
 }
 
@@ -43,22 +54,30 @@ pub struct Event {
 }
 
 impl Event {
-    /// What the key has after it, if it was done when it had that; none if it can't have been done then.
-    fn explain(&self, had: Option<u64>) -> Option<Option<u64>> {
+    /// What is there after it, if it was done when that was there: at most one value of a key, those of a ring in their order. None if it can't have been done then.
+    fn explain(&self, there: &[u64]) -> Option<Vec<u64>> {
+        let had = there.first().copied();
+        let one = |value: Option<u64>| value.into_iter().collect::<Vec<u64>>();
+        let is_full = there.len() as u64 >= CAPACITY;
+        let with = |from: usize, value: u64| [&there[from..], &[value]].concat();
         let (has, told) = match self.deed {
-            Deed::Get => (had, had),
-            Deed::Put(value) => (Some(value), None),
-            Deed::PutIfAbsent(value) => (had.or(Some(value)), had),
+            Deed::Get | Deed::Peek => (there.to_vec(), had),
+            Deed::Put(value) => (one(Some(value)), None),
+            Deed::PutIfAbsent(value) => (one(had.or(Some(value))), had),
             Deed::Replace { wanted, value } => match had == Some(wanted) {
-                true => (Some(value), had),
-                false => (had, had),
+                true => (one(Some(value)), had),
+                false => (one(had), had),
             },
-            Deed::Remove => (None, had),
+            Deed::Remove => (one(None), had),
             Deed::Add(more) => {
                 let sum = Some(had.unwrap_or(0) + more);
-                (sum, sum)
+                (one(sum), sum)
             }
-            Deed::Lose => (None, None),
+            Deed::Offer(_) if is_full => (there.to_vec(), None),
+            Deed::Offer(value) => (with(0, value), Some(value)),
+            Deed::Push(value) => (with(usize::from(is_full), value), Some(value)),
+            Deed::Take => (there.get(1..).unwrap_or_default().to_vec(), had),
+            Deed::Lose => (one(None), None),
         };
         match self.seen {
             Seen::Value(seen) => (seen == told).then_some(has),
@@ -94,7 +113,8 @@ pub enum Verdict {
 pub fn explain(events: &[Event], most: usize) -> Verdict {
     // Nobody has seen what these did: they may not have been done.
     let counts = |event: &&Event| {
-        event.seen != Seen::Unknown || (event.deed != Deed::Get && event.may_show(events))
+        let reads = matches!(event.deed, Deed::Get | Deed::Peek);
+        event.seen != Seen::Unknown || (!reads && event.may_show(events))
     };
     let mut events: Vec<Event> = events.iter().filter(counts).copied().collect();
     events.sort_by_key(|event| event.began);
@@ -103,9 +123,9 @@ pub fn explain(events: &[Event], most: usize) -> Verdict {
         _ => event.ended,
     };
     let words = events.len().div_ceil(64).max(1);
-    let mut been: HashSet<(Vec<u64>, Option<u64>)> = HashSet::new();
-    let mut open = vec![(vec![0_u64; words], None)];
-    while let Some((done, value)) = open.pop() {
+    let mut been: HashSet<(Vec<u64>, Vec<u64>)> = HashSet::new();
+    let mut open = vec![(vec![0_u64; words], Vec::new())];
+    while let Some((done, there)) = open.pop() {
         let is_done = |at: usize| done[at / 64] & (1 << (at % 64)) != 0;
         let left = || (0..events.len()).filter(|at| !is_done(*at));
         if left().all(|at| events[at].seen == Seen::Unknown) {
@@ -120,10 +140,10 @@ pub fn explain(events: &[Event], most: usize) -> Verdict {
             .min()
             .unwrap_or(Duration::MAX);
         for at in left().take_while(|at| events[*at].began <= first_end) {
-            if let Some(has) = events[at].explain(value) {
+            if let Some(has) = events[at].explain(&there) {
                 let mut next = done.clone();
                 next[at / 64] |= 1 << (at % 64);
-                if been.insert((next.clone(), has)) {
+                if been.insert((next.clone(), has.clone())) {
                     open.push((next, has));
                 }
             }
@@ -209,5 +229,48 @@ mod tests {
             event(Deed::PutIfAbsent(2), 0, 10, Seen::Value(None)),
         ];
         assert_eq!(verdict(&both), Verdict::Impossible);
+    }
+
+    #[test]
+    fn values_of_a_ring_go_in_their_order_and_once() {
+        let offer = |value, began| {
+            event(
+                Deed::Offer(value),
+                began,
+                began + 1,
+                Seen::Value(Some(value)),
+            )
+        };
+        let take = |began, seen| event(Deed::Take, began, began + 1, Seen::Value(seen));
+        let both = [offer(1, 0), offer(2, 2)];
+        let and = |more: &[Event]| verdict(&[&both[..], more].concat());
+        assert_eq!(
+            and(&[take(4, Some(1)), take(6, Some(2)), take(8, None)]),
+            Verdict::Explained
+        );
+        assert_eq!(and(&[take(4, Some(2))]), Verdict::Impossible);
+        assert_eq!(
+            and(&[take(4, Some(1)), take(6, Some(1))]),
+            Verdict::Impossible
+        );
+        let lost = event(Deed::Take, 4, 5, Seen::Unknown);
+        assert_eq!(and(&[lost, take(6, Some(2))]), Verdict::Explained);
+        assert_eq!(
+            and(&[lost, take(6, Some(1)), take(8, Some(2))]),
+            Verdict::Explained
+        );
+    }
+
+    #[test]
+    fn a_full_ring_refuses_or_lets_the_first_value_go() {
+        let mut events: Vec<Event> = (0..CAPACITY)
+            .map(|n| event(Deed::Push(n), 2 * n, 2 * n + 1, Seen::Value(Some(n))))
+            .collect();
+        events.push(event(Deed::Offer(90), 20, 21, Seen::Value(None)));
+        events.push(event(Deed::Push(91), 22, 23, Seen::Value(Some(91))));
+        events.push(event(Deed::Peek, 24, 25, Seen::Value(Some(1))));
+        assert_eq!(verdict(&events), Verdict::Explained);
+        events.push(event(Deed::Peek, 26, 27, Seen::Value(Some(0))));
+        assert_eq!(verdict(&events), Verdict::Impossible);
     }
 }

@@ -219,7 +219,7 @@ impl Scene {
         let keys: Vec<u64> = self.history.keys().copied().collect();
         for key in keys {
             if let Some(life) = self.random.pick(&lives) {
-                self.asks(NOBODY, life, key, Deed::Get);
+                self.asks(NOBODY, life, key, Scene::look_at(key));
             }
         }
     }

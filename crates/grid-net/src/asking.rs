@@ -1,16 +1,15 @@
-//! How a map asks for what it needs, and what its answers mean.
+//! How maps and rings ask for what they need, and what the answers mean.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, TrySendError, channel};
 
-use ardea_codec::Kept;
-use ardea_core::{Error, ErrorCode, Key, PartitionId, Result, Waker};
-use ardea_grid::{Answer, Operation, Outcome, Refusal};
+use ardea_core::{Error, ErrorCode, PartitionId, Result, Waker};
+use ardea_grid::{Answer, MapId, Operation, Outcome, Refusal};
 
-use super::GridMap;
 use crate::asker::{Answers, Asker, Group, Outcomes};
 use crate::config::is_in_function;
 use crate::ears::Ear;
+use crate::grid::Inner;
 use crate::mailbox::weight_of_request;
 use crate::orders::{Ask, Order, Stopped};
 
@@ -24,9 +23,39 @@ const MANY: usize = 256;
 const TOGETHER: usize = 1024;
 const TOGETHER_BYTES: usize = 2 << 20;
 
-impl<K: Key + Kept, V: Kept> GridMap<K, V> {
+/// Asks members for what somebody wants of a map or a ring.
+#[derive(Clone)]
+pub(crate) struct Asking {
+    pub inner: Arc<Inner>,
+    pub id: MapId,
+    name: Arc<str>,
+    /// What it is, for messages to people.
+    kind: &'static str,
+}
+
+impl Asking {
+    pub fn of(inner: Arc<Inner>, (kind, name): (&'static str, &str), id: MapId) -> Self {
+        let name = name.into();
+        Asking {
+            inner,
+            id,
+            name,
+            kind,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is and its name, for messages to people.
+    pub fn what(&self) -> String {
+        format!("the {} {:?}", self.kind, self.name)
+    }
+
     /// Has something hear of all that happens to the map; returns when it does.
-    pub(super) fn hear(&self, ear: Arc<dyn Ear>) -> Result<()> {
+    pub fn hear(&self, ear: Arc<dyn Ear>) -> Result<()> {
         self.check_outside()?;
         let (ready, told) = channel();
         let ordered = self.inner.helm.order(Order::Listen(self.id, ear, ready));
@@ -37,15 +66,15 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             Err(RecvTimeoutError::Timeout) => Err(Error::new(
                 ErrorCode::StateUnavailable,
                 format!(
-                    "nobody can be heard who keeps some parts of the map {:?}",
-                    self.name
+                    "nobody can be heard who keeps some parts of {}",
+                    self.what()
                 ),
             )
             .hint("try again; it works when all parts of the map can be read")),
         }
     }
 
-    pub(super) fn ask(&self, partition: PartitionId, operation: Operation) -> Result<Answer> {
+    pub fn ask(&self, partition: PartitionId, operation: Operation) -> Result<Answer> {
         self.check_outside()?;
         let answers = Arc::new(Answers::default());
         let room = self.inner.room.take(weight_of_request(&operation));
@@ -66,7 +95,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     }
 
     /// Has all of it done, many at a time, and takes each answer with the number of what was asked, as they come.
-    pub(super) fn ask_each(
+    pub fn ask_each(
         &self,
         operations: impl Iterator<Item = Result<(PartitionId, Operation)>>,
         mut take: impl FnMut(usize, Answer) -> Result<()>,
@@ -143,7 +172,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     }
 
     /// Orders it if that can be done at once; whether it could.
-    pub(super) fn try_order(
+    pub fn try_order(
         &self,
         partition: PartitionId,
         operation: Operation,
@@ -172,57 +201,58 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
 
     /// Refuses what a function asks for that a member waits for.
     #[inline]
-    pub(super) fn check_outside(&self) -> Result<()> {
+    pub fn check_outside(&self) -> Result<()> {
         if !is_in_function() {
             return Ok(());
         }
         let what = format!(
-            "a function of a grid can't use the map {:?}: a member waits for the function, and it would wait for the member",
-            self.name
+            "a function of a grid can't use {}: a member waits for the function, and it would wait for the member",
+            self.what()
         );
         Err(Error::new(ErrorCode::UserError, what).hint(
             "read first and give the function what it needs as its argument, or read, compute and `replace`",
         ))
     }
 
-    pub(super) fn judge(&self, outcome: Outcome) -> Result<Answer> {
-        let name = &self.name;
+    pub fn judge(&self, outcome: Outcome) -> Result<Answer> {
+        let what = self.what();
         Err(match outcome {
             Outcome::Answered(answer) => return Ok(answer),
             Outcome::Unknown => Error::new(
                 ErrorCode::StateUnknown,
-                format!("the member that keeps this part of the map {name:?} was lost: a write was done, or was not"),
+                format!("the member that keeps this part of {what} was lost: a write was done, or was not"),
             )
             .hint("read the key, then decide"),
             Outcome::Refused(Refusal::CutOff) if self.inner.standing.is_out() => self.is_stopped(),
             Outcome::Refused(Refusal::CutOff) => Error::new(
                 ErrorCode::StateUnavailable,
-                format!("the map {name:?} can't be used here: a majority of the grid's members can't be reached"),
+                format!("{what} can't be used here: a majority of the grid's members can't be reached"),
             )
             .hint("nothing was done; it works again when they can be reached, or are proven to be dead"),
             Outcome::Refused(Refusal::NotPrimary | Refusal::Moving) => Error::new(
                 ErrorCode::StateUnavailable,
-                format!("the member that keeps this part of the map {name:?} can't be reached, or hands it over"),
+                format!("the member that keeps this part of {what} can't be reached, or hands it over"),
             )
             .hint("nothing was done; try again"),
             Outcome::Refused(Refusal::Full { used, limit }) => Error::new(
                 ErrorCode::LimitReached,
-                format!("a member has no room for the map {name:?}: it keeps {used} bytes of at most {limit}"),
+                format!("a member has no room for {what}: it keeps {used} bytes of at most {limit}"),
             )
             .hint("remove entries, add members, or raise their limit"),
             Outcome::Refused(Refusal::Function(why)) => Error::new(
                 ErrorCode::UserError,
-                format!("a function on the map {name:?} failed: {why}"),
+                format!("a function on {what} failed: {why}"),
             ),
         })
     }
 
-    pub(super) fn no_answer(&self, answer: &Answer) -> Error {
+    /// The error where something else was answered than was asked for.
+    pub fn no_answer(&self, answer: &Answer) -> Error {
         Error::new(
             ErrorCode::Internal,
             format!(
-                "a member answered something else for the map {:?}: {answer:?}",
-                self.name
+                "a member answered something else for {}: {answer:?}",
+                self.what()
             ),
         )
     }
@@ -231,8 +261,8 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         Error::new(
             ErrorCode::StateUnavailable,
             format!(
-                "the map {:?} can't be used: this process's member of the grid has stopped, or the others went on without it",
-                self.name
+                "{} can't be used: this process's member of the grid has stopped, or the others went on without it",
+                self.what()
             ),
         )
         .hint("nothing was done; start another member")
