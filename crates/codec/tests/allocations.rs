@@ -46,9 +46,13 @@ fn in_a_steady_state_nothing_is_allocated() {
     };
     pass();
     pass();
-    let region = Region::new(ALLOCATOR);
-    for _ in 0..10 {
-        pass();
-    }
-    assert_eq!(region.change().allocations, 0);
+    // The thread of the test runner may allocate beside this one, but not all the time.
+    let mut allocated = || {
+        let region = Region::new(ALLOCATOR);
+        for _ in 0..10 {
+            pass();
+        }
+        region.change().allocations
+    };
+    assert!((0..20).any(|_| allocated() == 0));
 }

@@ -279,6 +279,14 @@ impl World {
                 eprintln!("torture:     no program can follow, and it waits for that");
                 break;
             }
+            let reason = described.as_ref().and_then(|it| it.summary.reason.clone());
+            let is_noticed = reason.is_some_and(|reason| reason.contains("is damaged"));
+            if phase == Some(Phase::Impossible) && is_noticed {
+                eprintln!(
+                    "torture:     a program that has just followed can not begin, and waits for what was damaged"
+                );
+                break;
+            }
             let epochs = described.and_then(|described| described.epochs);
             if phase == Some(Phase::SafeMode) {
                 eprintln!("torture:     it is in safe mode, and told to recover");
