@@ -107,6 +107,18 @@ impl<V: Kept> Ring<V> {
         }
     }
 
+    /// How many values there are. None of them travels.
+    fn len(&self) -> Result<u64> {
+        match self
+            .asking
+            .ask(self.partition, Operation::Count(self.asking.id))?
+        {
+            // One entry says where it begins and ends, from the first value on.
+            Answer::Count(entries) => Ok(entries.saturating_sub(1)),
+            other => Err(self.asking.no_answer(&other)),
+        }
+    }
+
     fn value(&self, bytes: Bytes) -> Result<V> {
         self.codec.get(&bytes)
     }

@@ -429,21 +429,7 @@ mod tests {
         assert_eq!(packs.entries(), 9_000);
         assert!(packs.write_at(0, ("s", 5), &mut chunk).unwrap());
         assert!(chunk.len() > 2);
-        let mut read = BTreeSet::new();
-        for written in &chunk {
-            let entry = RestoredEntry {
-                state: written.state,
-                partition: written.partition,
-                key: written.key,
-                value: written.value.unwrap(),
-            };
-            let take = |of, key, acc| {
-                assert!(read.insert((of, key, acc)));
-                Ok(())
-            };
-            unpack(&kept, &entry, take).unwrap();
-        }
-        assert!(read == put);
+        assert!(integers(&mut packs, chunk) == put);
     }
 
     /// What the packs hold of even and odd integers, which are written in two ways, until now and in the chunk.
