@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, TrySendError, channel};
 
 use ardea_core::{Error, ErrorCode, PartitionId, Result, Waker};
-use ardea_grid::{Answer, MapId, Operation, Outcome, Refusal};
+use ardea_grid::{Answer, MapId, Operation, Outcome, Refusal, Roll};
 
 use crate::asker::{Answers, Asker, Group, Outcomes};
 use crate::config::is_in_function;
@@ -13,15 +13,86 @@ use crate::grid::Inner;
 use crate::mailbox::weight_of_request;
 use crate::orders::{Ask, Order, Stopped};
 
-/// How many operations of one call are under way at a time.
+/// How many operations of one call are under way at a time, and about how many bytes of them.
 const UNDER_WAY: usize = 4096;
+const UNDER_WAY_BYTES: usize = 16 << 20;
 
-/// So many that are under way keep other members busy for longer than it takes to sleep a little.
+/// So many, or so many bytes of them, are much.
 const MANY: usize = 256;
+const MANY_BYTES: usize = 256 << 10;
 
 /// How many are ordered together at most, and about how many bytes of them: so many that each partition has several of them.
 const TOGETHER: usize = 1024;
 const TOGETHER_BYTES: usize = 2 << 20;
+
+/// An operation that is one of many.
+struct Wanted {
+    /// Which one.
+    which: usize,
+    partition: PartitionId,
+    operation: Operation,
+    bytes: usize,
+}
+
+/// The next few, and about how many bytes they have.
+fn some(
+    operations: &mut impl Iterator<Item = (usize, Result<(PartitionId, Operation)>)>,
+) -> Result<(Vec<Wanted>, usize)> {
+    let (mut some, mut sum) = (Vec::new(), 0);
+    while some.len() < TOGETHER && sum < TOGETHER_BYTES {
+        let Some((which, operation)) = operations.next() else {
+            break;
+        };
+        let (partition, operation) = operation?;
+        let bytes = weight_of_request(&operation);
+        sum += bytes;
+        some.push(Wanted {
+            which,
+            partition,
+            operation,
+            bytes,
+        });
+    }
+    // What is of one partition is done while that is near, in the order in which it was asked for.
+    some.sort_by_cached_key(|wanted| wanted.partition.index());
+    Ok((some, sum))
+}
+
+/// What is under way of a call that has many operations.
+#[derive(Default)]
+struct UnderWay {
+    /// Which they are, and about how many bytes they have.
+    all: Roll<(usize, usize)>,
+    count: usize,
+    bytes: usize,
+}
+
+impl UnderWay {
+    /// The number of one that begins.
+    fn begins(&mut self, wanted: &Wanted) -> u64 {
+        self.count += 1;
+        self.bytes += wanted.bytes;
+        self.all.enter((wanted.which, wanted.bytes))
+    }
+
+    /// Which one has ended.
+    fn ended(&mut self, number: u64) -> Option<usize> {
+        let (which, bytes) = self.all.remove(number)?;
+        self.count -= 1;
+        self.bytes -= bytes;
+        Some(which)
+    }
+
+    /// Whether others have to end before so many more begin, of so many bytes.
+    fn is_too_much_with(&self, count: usize, bytes: usize) -> bool {
+        self.count > 0 && (self.count + count > UNDER_WAY || self.bytes + bytes > UNDER_WAY_BYTES)
+    }
+
+    /// Whether it keeps other members busy for longer than it takes to sleep a little.
+    fn is_much(&self) -> bool {
+        self.count >= MANY || self.bytes >= MANY_BYTES
+    }
+}
 
 /// Asks members for what somebody wants of a map or a ring.
 #[derive(Clone)]
@@ -102,30 +173,31 @@ impl Asking {
     ) -> Result<()> {
         self.check_outside()?;
         let (answers, mut outcomes) = (Arc::new(Answers::default()), Outcomes::new());
-        let mut under_way = 0;
-        let mut hear = |under_way: &mut usize, outcomes: &mut Outcomes| {
-            *under_way -= outcomes.len();
+        let mut under_way = UnderWay::default();
+        let mut hear = |under_way: &mut UnderWay, outcomes: &mut Outcomes| {
             let mut all = outcomes.drain(..);
-            all.try_for_each(|(number, outcome)| take(number as usize, self.judge(outcome)?))
+            all.try_for_each(|(number, outcome)| match under_way.ended(number) {
+                Some(which) => take(which, self.judge(outcome)?),
+                None => Ok(()),
+            })
         };
-        let mut operations = (0_u64..).zip(operations);
+        let mut operations = operations.enumerate();
         loop {
-            let some = self.some(&mut operations)?;
+            let (some, bytes) = some(&mut operations)?;
             if some.is_empty() {
                 break;
             }
-            while under_way + some.len() > UNDER_WAY {
+            while under_way.is_too_much_with(some.len(), bytes) {
                 self.inner.helm.wait_at_rest(&answers, &mut outcomes);
                 hear(&mut under_way, &mut outcomes)?;
             }
-            under_way += some.len();
-            self.order_all(some, &answers)?;
+            self.order_all(some, &mut under_way, &answers)?;
             if answers.take(&mut outcomes) {
                 hear(&mut under_way, &mut outcomes)?;
             }
         }
-        while under_way > 0 {
-            match under_way >= MANY {
+        while under_way.count > 0 {
+            match under_way.is_much() {
                 true => self.inner.helm.wait_at_rest(&answers, &mut outcomes),
                 false => self.inner.helm.wait(&answers, &mut outcomes),
             }
@@ -134,37 +206,18 @@ impl Asking {
         Ok(())
     }
 
-    /// The next few.
-    fn some(
-        &self,
-        operations: &mut impl Iterator<Item = (u64, Result<(PartitionId, Operation)>)>,
-    ) -> Result<Vec<(u64, PartitionId, Operation)>> {
-        let (mut some, mut bytes) = (Vec::new(), 0);
-        while some.len() < TOGETHER && bytes < TOGETHER_BYTES {
-            let Some((number, operation)) = operations.next() else {
-                break;
-            };
-            let (partition, operation) = operation?;
-            bytes += weight_of_request(&operation);
-            some.push((number, partition, operation));
-        }
-        // What is of one partition is done while that is near, in the order in which it was asked for.
-        some.sort_by_cached_key(|(_, partition, _)| partition.index());
-        Ok(some)
-    }
-
     fn order_all(
         &self,
-        some: Vec<(u64, PartitionId, Operation)>,
+        some: Vec<Wanted>,
+        under_way: &mut UnderWay,
         answers: &Arc<Answers>,
     ) -> Result<()> {
-        let weights = some.iter().map(|(_, _, it)| weight_of_request(it));
-        let room = self.inner.room.take(weights.sum());
+        let room = self.inner.room.take(some.iter().map(|it| it.bytes).sum());
         let group = Arc::new(Group::new(answers, room));
-        let ask = |(number, partition, operation)| Ask {
-            partition,
-            operation,
-            asker: Asker::new(number, &group),
+        let ask = |wanted: Wanted| Ask {
+            asker: Asker::new(under_way.begins(&wanted), &group),
+            partition: wanted.partition,
+            operation: wanted.operation,
         };
         let order = Order::AskAll(some.into_iter().map(ask).collect());
         let ordered = self.inner.helm.ask(order);

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use ardea_grid::{Answer, Happened, Operation, Outcome, Say, WatchWord, When, Word};
 
 /// How many bytes of copies, and of what is watched, may wait.
-const COPIES_BYTES: usize = 16 << 20;
+const COPIES_BYTES: usize = 32 << 20;
 
 /// How many bytes may wait in all. What is lost of requests and replies somebody waits for in vain.
 const MOST_BYTES: usize = 256 << 20;
@@ -140,6 +140,7 @@ pub(crate) fn weight_of_request(operation: &Operation) -> usize {
         | Operation::Remove { key, .. }
         | Operation::Forget { key, .. } => key.len(),
         Operation::Append { value, .. } => value.len(),
+        Operation::PutAll { pairs, .. } => pairs.cost(),
         Operation::Count(_)
         | Operation::Measure(_)
         | Operation::Scan { .. }

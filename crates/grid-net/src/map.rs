@@ -1,6 +1,7 @@
 //! A map whose entries are kept by all members of a grid.
 
 mod amounts;
+mod bunches;
 mod coder;
 mod pen;
 mod reads;
@@ -22,6 +23,8 @@ use crate::grid::Inner;
 use crate::listener::{MapListener, Queue};
 use crate::near::{Forgets, Near, NearCache};
 use crate::plain::Plain;
+
+use bunches::{Bunches, Way};
 
 pub(crate) use coder::Coder;
 pub use reads::{MapReads, Read};
@@ -365,10 +368,13 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// # Errors
     /// The first, as of [`put`](Self::put); others may have been put.
     pub fn put_all<'a>(&self, entries: impl IntoIterator<Item = (&'a K, &'a V)>) -> Result<()> {
-        let puts = entries.into_iter().map(|(key, value)| {
-            let put = self.put_operation(key, value, When::Always)?;
-            Ok((PartitionId::of(key), put))
-        });
+        let way = Way {
+            map: self.asking.id,
+            coder: &self.coder,
+            fits: |bytes| self.check_fits(bytes),
+            expiry: || self.expires(),
+        };
+        let puts = Bunches::new(way, entries.into_iter());
         let outcome = self.asking.ask_each(puts, |_, _| Ok(()));
         self.wrote_all();
         outcome

@@ -8,7 +8,7 @@
 //! * [`Member`], [`place`]: who keeps data, and who should keep what;
 //! * [`View`], [`Record`]: who belongs to a grid and keeps what at one time; [`successor`]: what the next view should be;
 //! * [`Council`]: agrees on views, and knows whether this member may act;
-//! * [`Operation`], [`Change`]: what can be asked, and what it changes; [`Store`], [`Shelf`]: where entries lie; [`Pieces`]: where bytes do that are on their way;
+//! * [`Operation`], [`Change`]: what can be asked, and what it changes; [`Store`], [`Shelf`]: where entries lie; [`Pieces`], [`Pairs`]: where bytes do that are on their way;
 //! * [`Replica`]: one member's copy of a partition;
 //! * [`Happened`], [`Chapter`]: what is told of a map to those who watch it;
 //! * [`Roll`]: what is under way, by its number;
@@ -69,6 +69,7 @@ mod view;
 mod council;
 
 mod operation;
+mod pairs;
 mod pieces;
 mod replica;
 mod shelf;
@@ -82,6 +83,7 @@ pub use council::{Ballot, Council, CouncilAction, CouncilConfig, CouncilEvent, C
 pub use member::{Member, MemberId, Recipient};
 pub use node::{Node, NodeAction, NodeConfig, NodeEvent, Reader, Word};
 pub use operation::{Answer, Change, MapId, Operation, Outcome, Refusal, Ticket, When, WhenFull};
+pub use pairs::{Bunch, Pairs};
 pub use pieces::Pieces;
 pub use placement::place;
 pub use replica::{
@@ -90,7 +92,7 @@ pub use replica::{
 };
 pub use roll::Roll;
 pub use shelf::{Cursor, Parcel, Shelf};
-pub use store::{Entry, NEVER, Setting, Store};
+pub use store::{APART_BYTES, Entry, NEVER, Setting, Store};
 pub use succession::{Claim, Facts, PartitionNumber, Promise, successor};
 pub use tidings::{Chapter, Happened, Rule, WatchWord};
 pub use view::{Holder, Record, View, ViewNumber};

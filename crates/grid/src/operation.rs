@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::MemberId;
+use crate::pairs::Pairs;
 use crate::pieces;
 use crate::store::{APART_BYTES, NEVER};
 
@@ -130,6 +131,15 @@ pub enum Operation {
         from: u64,
         /// About so many bytes, and one value at least.
         bytes: u32,
+    },
+    /// Gives several keys their values, at once. Answered with [`Answer::Done`].
+    PutAll {
+        /// In which map.
+        map: MapId,
+        /// The keys and their values.
+        pairs: Pairs,
+        /// When they are gone by themselves, if ever.
+        expires: Option<i64>,
     },
 }
 
@@ -266,8 +276,17 @@ pub enum Change {
     },
     /// No key of the map has any more.
     Clear(MapId),
-    /// Several changes of keys of one map, at once.
+    /// Several changes of keys of one map, at once: each sets or removes one.
     Together(MapId, Vec<Change>),
+    /// Several keys have values, at once.
+    SetAll {
+        /// In which map.
+        map: MapId,
+        /// The keys and their values.
+        pairs: Pairs,
+        /// When they expire; [`NEVER`] if they don't.
+        expires: i64,
+    },
 }
 
 impl Change {
@@ -278,8 +297,42 @@ impl Change {
             Change::Remove { key, .. } => key.len(),
             Change::Clear(_) => 0,
             Change::Together(_, parts) => parts.iter().map(Change::cost).sum(),
+            Change::SetAll { pairs, .. } => pairs.cost(),
         };
         content + size_of::<Change>()
+    }
+
+    /// The parts of it that set one key.
+    fn single(&self) -> impl Iterator<Item = (&Bytes, &Bytes)> {
+        let parts = match self {
+            Change::Together(_, parts) => parts,
+            other => std::slice::from_ref(other),
+        };
+        parts.iter().filter_map(|part| match part {
+            Change::Set { key, value, .. } => Some((key, value)),
+            _ => None,
+        })
+    }
+
+    /// The pairs that it sets at once.
+    fn pairs(&self) -> Option<&Pairs> {
+        match self {
+            Change::SetAll { pairs, .. } => Some(pairs),
+            _ => None,
+        }
+    }
+
+    /// How long each key is that it sets, and its value.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = (usize, usize)> {
+        let single = self.single().map(|(key, value)| (key.len(), value.len()));
+        single.chain(self.pairs().into_iter().flat_map(Pairs::lengths))
+    }
+
+    /// The keys that it sets.
+    pub(crate) fn set_keys(&self) -> impl Iterator<Item = &[u8]> {
+        let pairs = self.pairs().into_iter().flat_map(Pairs::iter);
+        let single = self.single().map(|(key, _)| &key[..]);
+        single.chain(pairs.map(|(key, _)| key))
     }
 
     /// The same in memory that is its own.
@@ -309,25 +362,31 @@ impl Change {
             Change::Set { map, .. }
             | Change::Remove { map, .. }
             | Change::Clear(map)
-            | Change::Together(map, _) => *map,
+            | Change::Together(map, _)
+            | Change::SetAll { map, .. } => *map,
         }
     }
 
     /// What the key has after it, if it says so: a value and when that expires, or nothing.
-    pub fn effect_on(&self, of: MapId, wanted: &[u8]) -> Option<Option<(&Bytes, i64)>> {
+    pub fn effect_on(&self, of: MapId, wanted: &[u8]) -> Option<Option<(Bytes, i64)>> {
         match self {
             Change::Set {
                 map,
                 key,
                 value,
                 expires,
-            } if *map == of && key == wanted => Some(Some((value, *expires))),
+            } if *map == of && key == wanted => Some(Some((value.clone(), *expires))),
             Change::Remove { map, key } if *map == of && key == wanted => Some(None),
             Change::Clear(map) if *map == of => Some(None),
             Change::Together(map, parts) if *map == of => {
                 let mut parts = parts.iter().rev();
                 parts.find_map(|part| part.effect_on(of, wanted))
             }
+            Change::SetAll {
+                map,
+                pairs,
+                expires,
+            } if *map == of => Some(Some((pairs.last_of(wanted)?, *expires))),
             _ => None,
         }
     }

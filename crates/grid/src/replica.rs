@@ -115,14 +115,14 @@ impl Quota {
         self.own.used().saturating_add(self.guests.used())
     }
 
-    /// Whether so many more of a map fit; if not, why.
+    /// Whether so many more of a map fit; if not, why. Who takes no more than he has always may.
     fn check(&self, map: MapId, more: usize) -> Result<(), Refusal> {
         let budget = match map.is_of_guest() {
             true => &self.guests,
             false => &self.own,
         };
         let (used, limit) = (budget.used(), budget.limit);
-        match used.saturating_add(more as u64) > limit {
+        match more > 0 && used.saturating_add(more as u64) > limit {
             true => Err(Refusal::Full { used, limit }),
             false => Ok(()),
         }

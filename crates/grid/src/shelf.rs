@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::operation::{Change, MapId};
+use crate::pairs::Pairs;
 use crate::store::{AHEAD, Entry, Setting, Store};
 
 /// The maps of a partition, the first that had something in front.
@@ -136,6 +137,7 @@ impl Shelf {
                 let setting = Setting {
                     key,
                     value,
+                    kept: Some(value),
                     version: number,
                     expires: *expires,
                 };
@@ -150,6 +152,13 @@ impl Shelf {
                     self.apply(part, number);
                 }
             }
+            Change::SetAll {
+                map,
+                pairs,
+                expires,
+            } => {
+                set_all(self.map_mut(*map), pairs, number, *expires);
+            }
         }
     }
 
@@ -158,6 +167,7 @@ impl Shelf {
         let setting = Setting {
             key: &parcel.key,
             value: &parcel.value,
+            kept: Some(&parcel.value),
             version: parcel.version,
             expires: parcel.expires,
         };
@@ -245,5 +255,37 @@ impl Shelf {
         let (mut parcels, _) = self.parcels(Cursor::default(), usize::MAX);
         parcels.sort_unstable_by(|a, b| (a.map, &a.key).cmp(&(b.map, &b.key)));
         parcels
+    }
+}
+
+/// Sets what keys have, by the change of that number.
+fn set_all(store: &mut Store, pairs: &Pairs, number: u64, expires: i64) {
+    let mut keys = pairs.iter().map(|(key, _)| xxh3_64(key));
+    let mut look_ahead = |store: &Store| {
+        let (mut hashes, mut count) = ([0; AHEAD], 0);
+        for (place, hash) in hashes.iter_mut().zip(keys.by_ref()) {
+            *place = hash;
+            count += 1;
+        }
+        store.look_ahead(&hashes[..count]);
+        (hashes, count)
+    };
+    let mut pairs = pairs.iter();
+    let mut near = look_ahead(store);
+    while near.1 > 0 {
+        // Some come while others are set.
+        let next = look_ahead(store);
+        let (hashes, count) = near;
+        for (hash, (key, value)) in hashes[..count].iter().zip(pairs.by_ref()) {
+            let setting = Setting {
+                key,
+                value,
+                kept: None,
+                version: number,
+                expires,
+            };
+            store.set(*hash, setting);
+        }
+        near = next;
     }
 }

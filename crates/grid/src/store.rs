@@ -18,7 +18,7 @@ const OVERHEAD: usize = size_of::<Slot>() + 8;
 const LEAST_WASTE: usize = 16 << 10;
 
 /// Values lie apart from this length on, in bytes.
-pub(crate) const APART_BYTES: usize = 16 << 10;
+pub const APART_BYTES: usize = 16 << 10;
 
 /// How many keys are [looked ahead](Store::look_ahead) for at a time: about as many as a processor fetches from memory at once.
 pub(crate) const AHEAD: usize = 16;
@@ -104,12 +104,23 @@ impl Entry<'_> {
 pub struct Setting<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// The value. If it is long its memory is kept, and all that it is part of.
-    pub value: &'a Bytes,
+    /// The value.
+    pub value: &'a [u8],
+    /// The same in memory that may be kept, with all that it is part of, if it is long.
+    pub kept: Option<&'a Bytes>,
     /// The change that makes it.
     pub version: u64,
     /// When it expires, in microseconds since the Unix epoch; [`NEVER`] if it doesn't.
     pub expires: i64,
+}
+
+impl Setting<'_> {
+    fn to_bytes(self) -> Bytes {
+        match self.kept {
+            Some(value) => value.clone(),
+            None => Bytes::copy_from_slice(self.value),
+        }
+    }
 }
 
 /// Spreads what the hash of a key says. All keys of a partition agree in some of its bits.
@@ -276,7 +287,7 @@ impl Store {
                 }
             };
         if had_apart || new.is_apart() {
-            self.lay_apart(at, new.is_apart().then(|| setting.value.clone()));
+            self.lay_apart(at, new.is_apart().then(|| setting.to_bytes()));
         }
     }
 
@@ -364,7 +375,8 @@ mod tests {
     fn set(store: &mut Store, key: &[u8], value: &[u8], version: u64, expires: i64) {
         let setting = Setting {
             key,
-            value: &Bytes::copy_from_slice(value),
+            value,
+            kept: None,
             version,
             expires,
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ardea_core::PartitionId;
 use ardea_grid::{
-    Happened, MapId, Member, MemberId, NoFunctions, Node, NodeAction, NodeConfig, NodeEvent,
+    Bunch, Happened, MapId, Member, MemberId, NoFunctions, Node, NodeAction, NodeConfig, NodeEvent,
     Operation, When, Word,
 };
 use bytes::Bytes;
@@ -153,6 +153,20 @@ impl Harbour {
         self.ask(at, partition_of(&[key]), put);
     }
 
+    /// Gives keys of one partition their values at once.
+    fn put_all(&mut self, at: u64, entries: &[(u8, u64)]) {
+        let mut bunch = Bunch::default();
+        for (key, value) in entries {
+            bunch.push(&[*key], &value.to_le_bytes());
+        }
+        let put_all = Operation::PutAll {
+            map: MAP,
+            pairs: bunch.finish(),
+            expires: None,
+        };
+        self.ask(at, partition_of(&[entries[0].0]), put_all);
+    }
+
     fn remove(&mut self, at: u64, key: u8) {
         let remove = Operation::Remove {
             map: MAP,
@@ -228,6 +242,38 @@ fn who_watches_is_told_all_that_happens_wherever_it_happens() {
     harbour.happens(2, NodeEvent::Unwatch(MAP));
     harbour.put(1, MAP, 9, 9);
     assert!(harbour.mirrors[&2].entries.is_empty());
+}
+
+#[test]
+fn who_watches_is_told_of_each_key_that_was_put_with_others() {
+    let mut harbour = Harbour::of(3, true);
+    harbour.watch(2);
+    let of_one = |key: &u8| partition_of(&[*key]) == partition_of(&[0]);
+    let keys: Vec<u8> = (0..u8::MAX).filter(of_one).take(3).collect();
+    harbour.put(1, MAP, keys[1], 1);
+    harbour.put_all(3, &[(keys[0], 2), (keys[1], 3), (keys[2], 4), (keys[0], 5)]);
+    let told: Vec<(u8, u64, bool)> = harbour.mirrors[&2]
+        .told
+        .iter()
+        .map(|what| match what {
+            Happened::Set { key, value, is_new } => {
+                let value = u64::from_le_bytes(*value.first_chunk().unwrap());
+                (key[0], value, *is_new)
+            }
+            Happened::Removed { key } => panic!("{key:?} is there"),
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (keys[1], 1, true),
+            (keys[0], 2, true),
+            (keys[1], 3, false),
+            (keys[2], 4, true),
+            (keys[0], 5, false),
+        ]
+    );
+    assert!(harbour.is_exact(2));
 }
 
 #[test]

@@ -87,6 +87,11 @@ impl<K, V> Coder<K, V> {
         self.values.put(value, out)
     }
 
+    /// The value, if it is bytes already.
+    pub fn as_it_is<'a>(&self, value: &'a V) -> Option<&'a Bytes> {
+        self.same.as_ref().map(|same| (same.of)(value))
+    }
+
     /// A key and a value as bytes, if `fits` lets them be so long together.
     pub fn entry(
         &self,
@@ -94,7 +99,7 @@ impl<K, V> Coder<K, V> {
         value: &V,
         fits: impl FnOnce(usize) -> Result<()>,
     ) -> Result<(Bytes, Bytes)> {
-        let same = self.same.as_ref().map(|same| (same.of)(value));
+        let same = self.as_it_is(value);
         let (key, written) = pen::entry(|bytes| {
             self.keys.put(key, bytes)?;
             let at = bytes.len();

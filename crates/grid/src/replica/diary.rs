@@ -1,5 +1,6 @@
 //! What a primary notes of maps that are watched, until it is told.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -86,6 +87,15 @@ impl Diary {
             Change::Together(_, parts) => {
                 let parts = parts.iter();
                 parts.flat_map(|part| Diary::happens(shelf, part)).collect()
+            }
+            Change::SetAll { pairs, .. } => {
+                let mut keys = BTreeSet::new();
+                let pairs = pairs.iter().map(|(key, value)| Happened::Set {
+                    key: Bytes::copy_from_slice(key),
+                    value: Bytes::copy_from_slice(value),
+                    is_new: keys.insert(key) && shelf.get(map, key).is_none(),
+                });
+                pairs.collect()
             }
         }
     }

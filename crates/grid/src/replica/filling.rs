@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::operation::{Change, MapId};
+use crate::pairs::Bunch;
 use crate::shelf::{Cursor, Parcel, Shelf};
 
 /// What a copy remembers while it is being filled, so that entries and changes may come in any order among each other.
@@ -56,7 +57,7 @@ impl Filling {
 
     /// Makes a change, unless entries have come that are newer.
     pub fn apply(&mut self, shelf: &mut Shelf, change: &Change, number: u64) {
-        let is_newer = |shelf: &Shelf, map, key: &Bytes| {
+        let is_newer = |shelf: &Shelf, map, key: &[u8]| {
             let entry = shelf.get(map, key);
             entry.is_some_and(|entry| entry.version > number)
         };
@@ -85,6 +86,22 @@ impl Filling {
                 for part in parts {
                     self.apply(shelf, part, number);
                 }
+            }
+            Change::SetAll {
+                map,
+                pairs,
+                expires,
+            } => {
+                let mut bunch = Bunch::default();
+                for (key, value) in pairs.iter().filter(|(key, _)| !is_newer(shelf, *map, key)) {
+                    bunch.push(key, value);
+                }
+                let change = Change::SetAll {
+                    map: *map,
+                    pairs: bunch.finish(),
+                    expires: *expires,
+                };
+                shelf.apply(&change, number);
             }
         }
     }

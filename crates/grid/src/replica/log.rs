@@ -113,7 +113,7 @@ impl Log {
     }
 
     /// What the changes behind that one say of a key, and which says it.
-    pub fn latest(&self, behind: u64, map: MapId, key: &[u8]) -> Option<Option<(&Bytes, i64)>> {
+    pub fn latest(&self, behind: u64, map: MapId, key: &[u8]) -> Option<Option<(Bytes, i64)>> {
         let count = usize::try_from(self.end().saturating_sub(behind)).unwrap_or(usize::MAX);
         let newest = self.changes.iter().rev().take(count);
         newest.flat_map(|change| change.effect_on(map, key)).next()
@@ -126,6 +126,9 @@ impl Log {
             match change {
                 Change::Set { map, key, .. } | Change::Remove { map, key } => {
                     keys.insert((*map, &key[..]));
+                }
+                Change::SetAll { map, pairs, .. } => {
+                    keys.extend(pairs.iter().map(|(key, _)| (*map, key)));
                 }
                 // Nothing of a ring expires.
                 Change::Clear(map) | Change::Together(map, _) => {

@@ -128,7 +128,7 @@ impl Replica {
 
     fn latest_entry(&self, ring: MapId, key: &[u8]) -> Option<Bytes> {
         match self.log.latest(self.applied, ring, key) {
-            Some(effect) => effect.map(|(value, _)| own(value)),
+            Some(effect) => effect.map(|(value, _)| own(&value)),
             None => self.shelf.get(ring, key).map(|entry| entry.to_bytes()),
         }
     }

@@ -141,6 +141,18 @@ impl Replica {
                 };
                 (change, Answer::Value(new))
             }
+            Operation::PutAll {
+                map,
+                pairs,
+                expires,
+            } => {
+                let set = Change::SetAll {
+                    map,
+                    pairs,
+                    expires: expiry(expires),
+                };
+                (Some(set), Answer::Done)
+            }
             Operation::Clear(map) => (Some(Change::Clear(map)), Answer::Done),
             Operation::Append {
                 ring,
@@ -178,27 +190,22 @@ impl Replica {
     }
 
     fn check_room(&self, change: &Change) -> Result<(), Refusal> {
-        if let Change::Together(_, parts) = change {
-            return parts.iter().try_for_each(|part| self.check_room(part));
-        }
-        let Change::Set {
-            map, key, value, ..
-        } = change
-        else {
-            return Ok(());
-        };
-        let cost = Store::cost_of(key.len(), value.len());
-        // What the key has already is looked for where it matters: it lies anywhere in memory.
-        if self.quota.check(*map, cost).is_err() {
-            let known = self.shelf.get(*map, key);
-            let known = known.map_or(0, |entry| {
-                Store::cost_of(entry.key.len(), entry.value.len())
-            });
-            self.quota.check(*map, cost.saturating_sub(known))?;
+        let map = change.map();
+        let taken = |(key, value)| Store::cost_of(key, value);
+        let cost: usize = change.sets().map(taken).sum();
+        // What the keys have already is looked for where it matters: it lies anywhere in memory.
+        if self.quota.check(map, cost).is_err() {
+            let known = change.set_keys().filter_map(|key| self.shelf.get(map, key));
+            let known = known.map(|entry| taken((entry.key.len(), entry.value.len())));
+            self.quota.check(map, cost.saturating_sub(known.sum()))?;
         }
         // Changes that are under way take their places later: there is twice as much as they can need.
-        let fits = |store: &Store| store.has_place(key.len(), value.len(), 2 * self.log.bytes());
-        match self.shelf.map(*map).is_none_or(fits) {
+        let coming = 2 * self.log.bytes() + cost;
+        let fits = |store: &Store| {
+            let mut sets = change.sets();
+            sets.all(|(key, value)| store.has_place(key, value, coming))
+        };
+        match self.shelf.map(map).is_none_or(fits) {
             true => Ok(()),
             false => Err(Refusal::Full {
                 used: u64::from(u32::MAX),
@@ -221,7 +228,7 @@ impl Replica {
         match self.log.latest(self.applied, map, key) {
             Some(effect) => {
                 let value = effect.filter(|(_, expires)| *expires > wall);
-                value.map(|(value, _)| own(value))
+                value.map(|(value, _)| own(&value))
             }
             None => {
                 let entry = self

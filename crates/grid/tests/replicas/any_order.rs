@@ -8,6 +8,7 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Step {
     Put(u8, u8),
+    PutAll(Vec<(u8, u8)>),
     Remove(u8),
     Clear,
     Deliver(u8),
@@ -19,6 +20,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (0..20_u8, any::<u8>()).prop_map(|(key, length)| Step::Put(key, length)),
+        3 => prop::collection::vec((0..20_u8, any::<u8>()), 1..30).prop_map(Step::PutAll),
         4 => (0..20_u8).prop_map(Step::Remove),
         1 => Just(Step::Clear),
         12 => any::<u8>().prop_map(Step::Deliver),
@@ -54,6 +56,14 @@ proptest! {
                     let text = "y".repeat(usize::from(length));
                     bench.put(1, &key.to_string(), &text);
                     model.insert(key.to_string(), text);
+                }
+                Step::PutAll(entries) => {
+                    let entries: Vec<_> = entries
+                        .into_iter()
+                        .map(|(key, length)| (key.to_string(), "z".repeat(usize::from(length))))
+                        .collect();
+                    bench.put_all(1, entries.iter().map(|(key, text)| (&key[..], &text[..])));
+                    model.extend(entries);
                 }
                 Step::Remove(key) => {
                     bench.ask(1, Operation::Remove { map: MAP, key: key.to_string().into() });

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_grid::{
-    Answer, Change, Functions, Holder, MapId, MemberId, NoFunctions, Operation, Outcome, Quota,
-    Record, Refusal, Replica, ReplicaAction, ReplicaConfig, ReplicaWord, Say, Ticket, ViewNumber,
-    When,
+    Answer, Bunch, Change, Functions, Holder, MapId, MemberId, NoFunctions, Operation, Outcome,
+    Quota, Record, Refusal, Replica, ReplicaAction, ReplicaConfig, ReplicaWord, Say, Ticket,
+    ViewNumber, When,
 };
 
 const MAP: MapId = MapId(1);
@@ -133,6 +133,23 @@ impl Bench {
             when,
         };
         self.ask(at, put)
+    }
+
+    fn put_all<'a>(
+        &mut self,
+        at: u64,
+        entries: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> u64 {
+        let mut bunch = Bunch::default();
+        for (key, value) in entries {
+            bunch.push(key.as_bytes(), value.as_bytes());
+        }
+        let put_all = Operation::PutAll {
+            map: MAP,
+            pairs: bunch.finish(),
+            expires: None,
+        };
+        self.ask(at, put_all)
     }
 
     fn get(&mut self, at: u64, key: &str) -> Outcome {
@@ -483,6 +500,49 @@ fn guests_and_others_take_no_room_of_each_other() {
 }
 
 #[test]
+fn several_are_put_at_once_or_none_of_them_if_they_have_no_room_together() {
+    let mut bench = Bench::new(1, ReplicaConfig::default(), 1_000);
+    bench.install(&record(1, 1, &[holder(1, 1)], &[]));
+    let (long, short) = ("x".repeat(300), "y".repeat(10));
+    let all = bench.put_all(
+        1,
+        [("first", &long[..]), ("second", &long), ("third", &long)],
+    );
+    assert!(matches!(
+        bench.answers[&all],
+        Outcome::Refused(Refusal::Full { limit: 1_000, .. })
+    ));
+    assert!(bench.copies[&1].content().is_empty());
+    let two = bench.put_all(
+        1,
+        [("first", &short[..]), ("second", &long), ("first", &long)],
+    );
+    assert_eq!(bench.answers[&two], done());
+    assert_eq!(bench.get(1, "first"), value(&long), "the last one counts");
+    // What is there already takes no more room.
+    let same = bench.put_all(1, [("first", &long[..]), ("second", &long)]);
+    assert_eq!(bench.answers[&same], done());
+    let removed = bench.ask(
+        1,
+        Operation::Remove {
+            map: MAP,
+            key: "first".into(),
+        },
+    );
+    assert_eq!(bench.answers[&removed], value(&long));
+}
+
+#[test]
+fn what_is_put_on_a_condition_sees_what_was_put_with_others_and_is_not_settled_yet() {
+    let mut bench = pair();
+    bench.put_all(1, [("key", "first"), ("other", "first"), ("key", "second")]);
+    let again = bench.put_when(1, "key", "third", When::Absent);
+    bench.calm();
+    assert_eq!(bench.answers[&again], value("second"));
+    assert_eq!(bench.get(1, "key"), value("second"));
+}
+
+#[test]
 fn what_has_expired_is_not_seen_and_goes_everywhere() {
     let mut bench = pair();
     let put = Operation::Put {
@@ -513,7 +573,7 @@ fn without_functions_nothing_is_computed() {
 fn what_has_expired_goes_though_writes_are_under_way_all_the_while() {
     let mut bench = pair();
     let expires = Some(bench.now.as_micros() as i64 + 60_000_000);
-    for key in ["brief", "again"] {
+    for key in ["brief", "again", "among"] {
         let put = Operation::Put {
             map: MAP,
             key: key.into(),
@@ -527,6 +587,7 @@ fn what_has_expired_goes_though_writes_are_under_way_all_the_while() {
     bench.now += Duration::from_secs(100);
     // Nothing arrives, so nothing is settled.
     bench.put(1, "again", "newer");
+    bench.put_all(1, [("among", "newer"), ("others", "newer")]);
     let now = bench.now;
     for _ in 0..4 {
         bench.with(1, |copy, out| copy.tick(now, out));
@@ -546,7 +607,9 @@ fn what_has_expired_goes_though_writes_are_under_way_all_the_while() {
     };
     assert_eq!(removed, [brief], "once, and not what has a newer value");
     bench.calm();
-    assert_eq!(bench.get(1, "again"), value("newer"));
-    assert_eq!(bench.copies[&1].content().len(), 1);
+    for key in ["again", "among", "others"] {
+        assert_eq!(bench.get(1, key), value("newer"));
+    }
+    assert_eq!(bench.copies[&1].content().len(), 3);
     assert_eq!(bench.copies[&1].content(), bench.copies[&2].content());
 }

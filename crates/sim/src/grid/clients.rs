@@ -1,17 +1,19 @@
 //! Who uses the grid.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use ardea_core::PartitionId;
 use ardea_grid::{
-    Answer, Functions, MapId, NodeEvent, Operation, Outcome, Refusal, When, WhenFull,
+    Answer, Bunch, Functions, MapId, NodeEvent, Operation, Outcome, Pairs, Refusal, When, WhenFull,
 };
 
 use super::history::{CAPACITY, Deed, Event, Seen};
 use super::scene::{Happening, Scene};
 
-/// How many keys are often used: the last two are added to.
+/// How many keys are often used: to the last two is added, and nothing is put.
 const KEYS: u64 = 10;
+const COUNTERS: Range<u64> = KEYS - 2..KEYS;
 
 /// Keys that are used now and then.
 const RARE: u64 = 60;
@@ -49,6 +51,14 @@ fn padded(value: u64) -> Vec<u8> {
     bytes
 }
 
+fn bunch(entries: [(u64, u64); 2]) -> Pairs {
+    let mut bunch = Bunch::default();
+    for (key, value) in entries {
+        bunch.push(&key.to_le_bytes(), &padded(value));
+    }
+    bunch.finish()
+}
+
 /// Something that a client waits for.
 #[derive(Clone, Copy, Debug)]
 pub struct UnderWay {
@@ -56,6 +66,8 @@ pub struct UnderWay {
     pub life: u64,
     pub key: u64,
     pub deed: Deed,
+    /// Another key of the same partition, and what it has from then on as well.
+    beside: Option<(u64, u64)>,
     pub began: Duration,
 }
 
@@ -95,7 +107,7 @@ impl Scene {
             return (key, deed);
         }
         let key = self.random.below(KEYS);
-        let is_counter = key >= KEYS - 2;
+        let is_counter = COUNTERS.contains(&key);
         let value = self.next_value();
         let deed = match self.random.below(10) {
             0..=3 => Deed::Get,
@@ -133,6 +145,7 @@ impl Scene {
             expires: None,
             when,
         };
+        let beside = self.chosen_beside(key, deed);
         let ring = MapId(100 + key);
         let append = |value: u64, full| Operation::Append {
             ring,
@@ -150,7 +163,14 @@ impl Scene {
                 bytes: 0,
             },
             Deed::Get | Deed::Lose => Operation::Get { map, key: name },
-            Deed::Put(value) => put(value, When::Always),
+            Deed::Put(value) => match beside {
+                None => put(value, When::Always),
+                Some(other) => Operation::PutAll {
+                    map,
+                    pairs: bunch([(key, value), other]),
+                    expires: None,
+                },
+            },
             Deed::PutIfAbsent(value) => put(value, When::Absent),
             Deed::Replace { wanted, value } => put(value, When::Is(padded(wanted).into())),
             Deed::Remove => Operation::Remove { map, key: name },
@@ -170,11 +190,41 @@ impl Scene {
             life,
             key,
             deed,
+            beside,
             began,
         };
         self.under_way.insert(id, under_way);
         let partition = self.partition_of(key);
         self.happens_at(life, NodeEvent::Ask(id, partition, operation));
+    }
+
+    /// What is put beside it, now and then.
+    fn chosen_beside(&mut self, key: u64, deed: Deed) -> Option<(u64, u64)> {
+        if !matches!(deed, Deed::Put(_)) || !self.random.per_mille(400) {
+            return None;
+        }
+        let partition = self.partition_of(key);
+        let others: Vec<u64> = (0..KEYS + RARE)
+            .filter(|other| *other != key && !COUNTERS.contains(other))
+            .filter(|other| self.partition_of(*other) == partition)
+            .collect();
+        let other = self.random.pick(&others)?;
+        Some((other, self.next_value()))
+    }
+
+    /// What came of something is remembered, of each key.
+    pub fn has_seen(&mut self, under_way: &UnderWay, seen: Seen) {
+        let beside = under_way.beside;
+        let beside = beside.map(|(key, value)| (key, Deed::Put(value)));
+        for (key, deed) in [(under_way.key, under_way.deed)].into_iter().chain(beside) {
+            let event = Event {
+                deed,
+                began: under_way.began,
+                ended: self.now,
+                seen,
+            };
+            self.history.entry(key).or_default().push(event);
+        }
     }
 
     /// What a client waited for has ended.
@@ -218,22 +268,18 @@ impl Scene {
             }
             if let (Deed::Put(value), Seen::Done) = (under_way.deed, seen) {
                 self.last_seen.insert(under_way.key, value);
+                self.last_seen.extend(under_way.beside);
             }
             self.remember(format!(
-                "client {} at {}: key {} {:?} since {:.3}: {seen:?}",
+                "client {} at {}: key {} {:?} beside {:?} since {:.3}: {seen:?}",
                 under_way.client,
                 under_way.life,
                 under_way.key,
                 under_way.deed,
+                under_way.beside,
                 under_way.began.as_secs_f64()
             ));
-            let event = Event {
-                deed: under_way.deed,
-                began: under_way.began,
-                ended: self.now,
-                seen,
-            };
-            self.history.entry(under_way.key).or_default().push(event);
+            self.has_seen(&under_way, seen);
         }
         if under_way.client != super::scene::NOBODY {
             self.after(5, 150, Happening::Client(under_way.client));

@@ -254,13 +254,7 @@ impl Scene {
         }
         // A grid that is stuck answers nobody: what was asked of it last was done, or not.
         for asked in std::mem::take(&mut self.under_way).into_values() {
-            let event = Event {
-                deed: asked.deed,
-                began: asked.began,
-                ended: self.now,
-                seen: Seen::Unknown,
-            };
-            self.history.entry(asked.key).or_default().push(event);
+            self.has_seen(&asked, Seen::Unknown);
         }
         for (key, events) in &self.history {
             match explain(events, MOST_WAYS) {
