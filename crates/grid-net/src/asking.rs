@@ -17,11 +17,11 @@ use crate::orders::{Ask, Order, Stopped};
 const UNDER_WAY: usize = 4096;
 const UNDER_WAY_BYTES: usize = 16 << 20;
 
-/// So many, or so many bytes of them, are much.
+/// So many, or so many bytes of them, keep other members busy for longer than it takes to sleep a little.
 const MANY: usize = 256;
 const MANY_BYTES: usize = 256 << 10;
 
-/// How many are ordered together at most, and about how many bytes of them: so many that each partition has several of them.
+/// How many are ordered together at most, and about how many bytes of them: others wait for no more.
 const TOGETHER: usize = 1024;
 const TOGETHER_BYTES: usize = 2 << 20;
 
@@ -35,7 +35,7 @@ struct Wanted {
 }
 
 /// The next few, and about how many bytes they have.
-fn some(
+fn next_few(
     operations: &mut impl Iterator<Item = (usize, Result<(PartitionId, Operation)>)>,
 ) -> Result<(Vec<Wanted>, usize)> {
     let (mut some, mut sum) = (Vec::new(), 0);
@@ -88,7 +88,7 @@ impl UnderWay {
         self.count > 0 && (self.count + count > UNDER_WAY || self.bytes + bytes > UNDER_WAY_BYTES)
     }
 
-    /// Whether it keeps other members busy for longer than it takes to sleep a little.
+    /// Whether it is worth while to sleep until some have ended.
     fn is_much(&self) -> bool {
         self.count >= MANY || self.bytes >= MANY_BYTES
     }
@@ -183,7 +183,7 @@ impl Asking {
         };
         let mut operations = operations.enumerate();
         loop {
-            let (some, bytes) = some(&mut operations)?;
+            let (some, bytes) = next_few(&mut operations)?;
             if some.is_empty() {
                 break;
             }
@@ -319,5 +319,34 @@ impl Asking {
             ),
         )
         .hint("nothing was done; start another member")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(which: usize, bytes: usize) -> Wanted {
+        Wanted {
+            which,
+            partition: PartitionId::of_canonical(b"key"),
+            operation: Operation::Clear(MapId(1)),
+            bytes,
+        }
+    }
+
+    #[test]
+    fn so_many_are_under_way_at_a_time_and_so_many_bytes_of_them() {
+        let mut under_way = UnderWay::default();
+        assert!(!under_way.is_too_much_with(1, 2 * UNDER_WAY_BYTES), "alone");
+        let first = under_way.begins(&wanted(7, UNDER_WAY_BYTES));
+        assert!(under_way.is_too_much_with(1, 1) && under_way.is_much());
+        let second = under_way.begins(&wanted(8, 0));
+        assert_eq!(under_way.ended(first), Some(7));
+        assert_eq!(under_way.ended(first), None);
+        assert!(!under_way.is_too_much_with(1, UNDER_WAY_BYTES) && !under_way.is_much());
+        assert!(under_way.is_too_much_with(UNDER_WAY, 0));
+        assert_eq!(under_way.ended(second), Some(8));
+        assert_eq!((under_way.count, under_way.bytes), (0, 0));
     }
 }

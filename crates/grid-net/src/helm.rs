@@ -3,7 +3,7 @@
 //! Two threads that wake each other cost more than most operations. So who asks drives the member itself if nobody else does, and looks for the answer for as long
 //! as one on the same machine takes. The member's thread sees to all else: what others want, what takes longer, and time.
 //!
-//! Who has thousands of things under way would look all the time, which costs as much as what the others do for him: he sleeps a little between two looks.
+//! Who has much under way would look all the time, which costs as much as what the others do for him: he sleeps a little between two looks.
 //!
 //! **Nothing is left lying.** Orders wait in a queue that each turn begins with, whoever takes it. Who hands one in while another thread drives rings; the member's thread that finds
 //! another one driving notes that, looks once more, and sleeps; who has driven looks at the note when it has let go, and rings. So does who has left something

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use ardea_grid::{Answer, Happened, Operation, Outcome, Say, WatchWord, When, Word};
 
-/// How many bytes of copies, and of what is watched, may wait.
+/// How many bytes of copies, and of what is watched, may wait: more than two who write as much as they can have under way.
 const COPIES_BYTES: usize = 32 << 20;
 
 /// How many bytes may wait in all. What is lost of requests and replies somebody waits for in vain.

@@ -24,7 +24,7 @@ use crate::listener::{MapListener, Queue};
 use crate::near::{Forgets, Near, NearCache};
 use crate::plain::Plain;
 
-use bunches::{Bunches, Way};
+use bunches::{Bunches, Puts};
 
 pub(crate) use coder::Coder;
 pub use reads::{MapReads, Read};
@@ -363,19 +363,20 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         Ok(values)
     }
 
-    /// Gives each key its value: many at a time, in no particular order among different keys. Takes them as they can be put: there may be any number.
+    /// Gives each key its value: many at a time, in no particular order. Takes them as they can be put: there may be any number. Up to 8 MB of them are gathered
+    /// before they are, so that those of one partition go together; a key that comes twice among these has what comes last.
     ///
     /// # Errors
-    /// The first, as of [`put`](Self::put); others may have been put.
+    /// The first, as of [`put`](Self::put); others may have been put. If there is no room for those of one partition that go together none of these is.
     pub fn put_all<'a>(&self, entries: impl IntoIterator<Item = (&'a K, &'a V)>) -> Result<()> {
-        let way = Way {
+        let puts = Puts {
             map: self.asking.id,
             coder: &self.coder,
             fits: |bytes| self.check_fits(bytes),
             expiry: || self.expires(),
         };
-        let puts = Bunches::new(way, entries.into_iter());
-        let outcome = self.asking.ask_each(puts, |_, _| Ok(()));
+        let bunches = Bunches::new(puts, entries.into_iter());
+        let outcome = self.asking.ask_each(bunches, |_, _| Ok(()));
         self.wrote_all();
         outcome
     }

@@ -21,7 +21,8 @@
 //! * **Nothing acknowledged is lost** as long as no more members are lost than there are backups, counted anew whenever refilling is done. Where fewer members
 //!   stay there are fewer backups: none where there is one. Members that are put out because nobody hears them, or they hear too few, are lost as well. If all whole copies of a
 //!   partition are lost it begins anew, empty, and [`Record::losses`] says so.
-//! * **Each operation on a key is done at one moment** while it is under way, seen by all: reads, writes and computations of a key are linearizable.
+//! * **Each operation on a key is done at one moment** while it is under way, seen by all: reads, writes and computations of a key are linearizable. What one operation puts
+//!   several keys is there at once, in each copy.
 //! * **Nothing is done twice.** What ends as [`Outcome::Unknown`] was done once, or will be, or never. What was refused was not done.
 //! * **Two sides never both act.** Reading and writing needs a majority of the members of the newest view. A minority refuses, with
 //!   [`Refusal::CutOff`]. Half of them is enough only if the others are *proven* to be dead.
@@ -92,7 +93,7 @@ pub use replica::{
 };
 pub use roll::Roll;
 pub use shelf::{Cursor, Parcel, Shelf};
-pub use store::{APART_BYTES, Entry, NEVER, Setting, Store};
+pub use store::{APART_BYTES, Entry, NEVER, Setting, Store, Value};
 pub use succession::{Claim, Facts, PartitionNumber, Promise, successor};
 pub use tidings::{Chapter, Happened, Rule, WatchWord};
 pub use view::{Holder, Record, View, ViewNumber};

@@ -322,17 +322,11 @@ impl Change {
         }
     }
 
-    /// How long each key is that it sets, and its value.
-    pub(crate) fn sets(&self) -> impl Iterator<Item = (usize, usize)> {
-        let single = self.single().map(|(key, value)| (key.len(), value.len()));
-        single.chain(self.pairs().into_iter().flat_map(Pairs::lengths))
-    }
-
-    /// The keys that it sets.
-    pub(crate) fn set_keys(&self) -> impl Iterator<Item = &[u8]> {
+    /// The keys that it sets, in order, and how long their values are.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = (&[u8], usize)> {
+        let single = self.single().map(|(key, value)| (&key[..], value.len()));
         let pairs = self.pairs().into_iter().flat_map(Pairs::iter);
-        let single = self.single().map(|(key, _)| &key[..]);
-        single.chain(pairs.map(|(key, _)| key))
+        single.chain(pairs.map(|(key, value)| (key, value.len())))
     }
 
     /// The same in memory that is its own.

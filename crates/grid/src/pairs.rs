@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ardea_core::Result;
+use ardea_core::{Error, ErrorCode, Result};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// let pairs = bunch.finish();
 /// assert_eq!(pairs.iter().last(), Some((&b"heron"[..], &b"river"[..])));
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct Pairs {
     /// Keys and values, one behind the other.
@@ -46,16 +46,6 @@ impl TryFrom<Unchecked> for Pairs {
 }
 
 impl Pairs {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.lengths.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.lengths.is_empty()
-    }
-
     /// What they take, in bytes.
     pub fn cost(&self) -> usize {
         self.bytes.len() + size_of_val(&self.lengths[..])
@@ -102,25 +92,41 @@ impl Bunch {
     }
 
     /// Puts a key and its value behind the others.
+    ///
+    /// # Panics
+    /// If one of them has 4 GiB or more: no grid takes such an entry.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        let lengths = [key, value].map(|part| u32::try_from(part.len()));
+        let [Ok(key_bytes), Ok(value_bytes)] = lengths else {
+            panic!("an entry is longer than any that a grid takes");
+        };
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        self.lengths.push((key.len() as u32, value.len() as u32));
+        self.lengths.push((key_bytes, value_bytes));
     }
 
     /// The same with what `write` puts behind the bytes that it is given: a key and a value. It says how long the key is, which is said here again.
     ///
     /// # Errors
-    /// That of `write`: then nothing is put.
+    /// That of `write`, and [`ErrorCode::LimitReached`] for 4 GiB or more: then nothing is put.
     pub fn write(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<usize>) -> Result<usize> {
         let start = self.bytes.len();
-        match write(&mut self.bytes) {
-            Ok(key) => {
-                let written = self.bytes.len() - start;
-                let key = key.min(written);
-                // What is longer than that no courier takes.
-                self.lengths.push((key as u32, (written - key) as u32));
-                Ok(key)
+        let written = write(&mut self.bytes).and_then(|key| {
+            let all = self.bytes.len() - start;
+            let key = key.min(all);
+            let lengths = [key, all - key].map(u32::try_from);
+            match lengths {
+                [Ok(key), Ok(value)] => Ok((key, value)),
+                _ => Err(Error::new(
+                    ErrorCode::LimitReached,
+                    format!("an entry of {all} bytes is longer than any that a grid takes"),
+                )),
+            }
+        });
+        match written {
+            Ok((key, value)) => {
+                self.lengths.push((key, value));
+                Ok(key as usize)
             }
             Err(error) => {
                 self.bytes.truncate(start);
@@ -133,7 +139,11 @@ impl Bunch {
     pub fn take_last(&mut self) -> Option<(Bytes, Bytes)> {
         let (key, value) = self.lengths.pop()?;
         let start = self.bytes.len() - key as usize - value as usize;
-        let mut key_bytes = Bytes::from(self.bytes.split_off(start));
+        let mut key_bytes = Bytes::from(match start {
+            // Alone it takes its memory along: it may be long.
+            0 => std::mem::take(&mut self.bytes),
+            _ => self.bytes.split_off(start),
+        });
         let value = key_bytes.split_off(key as usize);
         Some((key_bytes, value))
     }
@@ -163,7 +173,6 @@ impl Bunch {
 
 #[cfg(test)]
 mod tests {
-    use ardea_core::{Error, ErrorCode};
     use proptest::prelude::*;
 
     use super::*;
@@ -190,7 +199,7 @@ mod tests {
             let pairs = bunch.finish();
             let elsewhere: Pairs = postcard::from_bytes(&postcard::to_allocvec(&pairs).unwrap()).unwrap();
             prop_assert_eq!(&elsewhere, &pairs);
-            prop_assert_eq!(pairs.len(), entries.len());
+            prop_assert_eq!(pairs.lengths().count(), entries.len());
             prop_assert!(pairs.iter().eq(entries.iter().map(|(key, value)| (&key[..], &value[..]))));
             for wanted in 0..=u8::MAX {
                 let last = entries.iter().rfind(|(key, _)| key == &[wanted]);

@@ -15,7 +15,7 @@
 //! **A promise holds until the record changes.** A primary that has claimed something (see [`Claim`]) keeps to it until a view says something else of the
 //! partition: so it doesn't matter when, or whether, the claim is heard.
 //!
-//! * `log`: changes that may still be needed; `primary`, `serving`, `backup`: the roles; `filling`: what a copy remembers that isn't whole; `diary`: what is noted for
+//! * `log`: changes that may still be needed; `primary`, `serving`, `backup`: the roles; `room`: whether there is room; `filling`: what a copy remembers that isn't whole; `diary`: what is noted for
 //!   those who watch; `word`: what is said.
 
 mod backup;
@@ -24,6 +24,7 @@ mod filling;
 mod log;
 mod primary;
 mod rings;
+mod room;
 mod serving;
 mod word;
 

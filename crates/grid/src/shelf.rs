@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::operation::{Change, MapId};
 use crate::pairs::Pairs;
-use crate::store::{AHEAD, Entry, Setting, Store};
+use crate::store::{AHEAD, Entry, Setting, Store, Value};
 
 /// The maps of a partition, the first that had something in front.
 #[derive(Clone, Debug, Default)]
@@ -136,8 +136,7 @@ impl Shelf {
             } => {
                 let setting = Setting {
                     key,
-                    value,
-                    kept: Some(value),
+                    value: Value::Kept(value),
                     version: number,
                     expires: *expires,
                 };
@@ -166,8 +165,7 @@ impl Shelf {
     pub fn unpack(&mut self, parcel: &Parcel) {
         let setting = Setting {
             key: &parcel.key,
-            value: &parcel.value,
-            kept: Some(&parcel.value),
+            value: Value::Kept(&parcel.value),
             version: parcel.version,
             expires: parcel.expires,
         };
@@ -279,8 +277,7 @@ fn set_all(store: &mut Store, pairs: &Pairs, number: u64, expires: i64) {
         for (hash, (key, value)) in hashes[..count].iter().zip(pairs.by_ref()) {
             let setting = Setting {
                 key,
-                value,
-                kept: None,
+                value: Value::Copied(value),
                 version: number,
                 expires,
             };

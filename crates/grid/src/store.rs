@@ -105,20 +105,34 @@ pub struct Setting<'a> {
     /// The key.
     pub key: &'a [u8],
     /// The value.
-    pub value: &'a [u8],
-    /// The same in memory that may be kept, with all that it is part of, if it is long.
-    pub kept: Option<&'a Bytes>,
+    pub value: Value<'a>,
     /// The change that makes it.
     pub version: u64,
     /// When it expires, in microseconds since the Unix epoch; [`NEVER`] if it doesn't.
     pub expires: i64,
 }
 
-impl Setting<'_> {
+/// A value to be set, and what becomes of its memory. A short one is copied.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// A long one is copied too.
+    Copied(&'a [u8]),
+    /// The memory of a long one is kept, and all that it is part of.
+    Kept(&'a Bytes),
+}
+
+impl Value<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Value::Copied(bytes) => bytes,
+            Value::Kept(bytes) => bytes,
+        }
+    }
+
     fn to_bytes(self) -> Bytes {
-        match self.kept {
-            Some(value) => value.clone(),
-            None => Bytes::copy_from_slice(self.value),
+        match self {
+            Value::Copied(bytes) => Bytes::copy_from_slice(bytes),
+            Value::Kept(bytes) => bytes.clone(),
         }
     }
 }
@@ -147,6 +161,14 @@ impl Store {
     /// What an entry costs, in bytes.
     pub const fn cost_of(key: usize, value: usize) -> usize {
         key + value + OVERHEAD
+    }
+
+    /// What of an entry lies beside others, in bytes: all but a long value.
+    pub(crate) const fn beside(key: usize, value: usize) -> usize {
+        match value < APART_BYTES {
+            true => key.saturating_add(value),
+            false => key,
+        }
     }
 
     /// How many entries expire.
@@ -192,10 +214,9 @@ impl Store {
     /// at most.
     pub fn has_place(&self, key: usize, value: usize, coming: usize) -> bool {
         let is_addressed = u32::try_from(value).is_ok();
-        let value = if value < APART_BYTES { value } else { 0 };
         let used = (self.bytes.len() - self.waste) as u64;
-        let more = [key, value, coming].into_iter().map(|bytes| bytes as u64);
-        let all = more.fold(used, u64::saturating_add);
+        let more = [Store::beside(key, value), coming].into_iter();
+        let all = more.fold(used, |sum, bytes| sum.saturating_add(bytes as u64));
         let most = u64::from(u32::MAX) / 2 - LEAST_WASTE as u64;
         is_addressed && all < most && self.slots.len() < u32::MAX as usize
     }
@@ -244,12 +265,12 @@ impl Store {
             expires: setting.expires,
             at: bytes.len() as u32,
             key: setting.key.len() as u32,
-            value: setting.value.len() as u32,
+            value: setting.value.bytes().len() as u32,
             room: 0,
         };
         let need = new.need();
         new.room = need as u32;
-        let beside = &setting.value[..need - setting.key.len()];
+        let beside = &setting.value.bytes()[..need - setting.key.len()];
         *expiring += usize::from(setting.expires != NEVER);
         let (at, had_apart) =
             match table.entry(spread(hash), is_it, |at| spread(slots[*at as usize].hash)) {
@@ -287,7 +308,7 @@ impl Store {
                 }
             };
         if had_apart || new.is_apart() {
-            self.lay_apart(at, new.is_apart().then(|| setting.to_bytes()));
+            self.lay_apart(at, new.is_apart().then(|| setting.value.to_bytes()));
         }
     }
 
@@ -375,8 +396,7 @@ mod tests {
     fn set(store: &mut Store, key: &[u8], value: &[u8], version: u64, expires: i64) {
         let setting = Setting {
             key,
-            value,
-            kept: None,
+            value: Value::Copied(value),
             version,
             expires,
         };

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use super::coder::Coder;
 
 /// How many entries are gathered at most, and about how many bytes of them: so many that each partition has several.
-const TOGETHER: usize = 64 << 10;
-const TOGETHER_BYTES: usize = 8 << 20;
+const GATHERED: usize = 64 << 10;
+const GATHERED_BYTES: usize = 8 << 20;
 
 /// How many bytes are in one operation before another one is begun: who waits for the partition does not wait for more.
 const BUNCH_BYTES: usize = 256 << 10;
@@ -19,7 +19,7 @@ const BUNCH_BYTES: usize = 256 << 10;
 const FIRST_BYTES: usize = 16 << 10;
 
 /// Into which map entries are put, and how.
-pub(super) struct Way<'a, K, V, F, E> {
+pub(super) struct Puts<'a, K, V, F, E> {
     pub map: MapId,
     pub coder: &'a Coder<K, V>,
     /// Whether an entry may be so long, in bytes.
@@ -31,11 +31,11 @@ pub(super) struct Way<'a, K, V, F, E> {
 /// Takes entries as they come, and makes an operation of those that go to one partition: what an operation costs besides what it writes is shared by all of them. A
 /// long value has one of its own, as members keep it.
 pub(super) struct Bunches<'a, K, V, F, E, I> {
-    way: Way<'a, K, V, F, E>,
+    puts: Puts<'a, K, V, F, E>,
     entries: I,
-    /// What is gathered for each partition; and which of them have something.
-    open: Vec<Bunch>,
-    opened: Vec<PartitionId>,
+    /// What is gathered, by partition; and at which place there that of each partition is, plus one: zero if there is none.
+    open: Vec<(PartitionId, Bunch)>,
+    places: Vec<u16>,
     /// How many bytes the last one had.
     likely_bytes: usize,
     /// Those that are whole.
@@ -53,12 +53,12 @@ where
     E: Fn() -> Option<i64>,
     I: Iterator<Item = (&'e K, &'e V)>,
 {
-    pub fn new(way: Way<'a, K, V, F, E>, entries: I) -> Self {
+    pub fn new(puts: Puts<'a, K, V, F, E>, entries: I) -> Self {
         Bunches {
-            way,
+            puts,
             entries,
-            open: vec![Bunch::default(); PARTITION_COUNT as usize],
-            opened: Vec::new(),
+            open: Vec::new(),
+            places: vec![0; PARTITION_COUNT as usize],
             likely_bytes: 0,
             ready: VecDeque::new(),
             count: 0,
@@ -69,40 +69,51 @@ where
     /// Takes the next few.
     fn gather(&mut self) -> Result<()> {
         (self.count, self.bytes) = (0, 0);
-        while self.count < TOGETHER && self.bytes < TOGETHER_BYTES {
+        while self.count < GATHERED && self.bytes < GATHERED_BYTES {
             let Some((key, value)) = self.entries.next() else {
                 break;
             };
             self.take(key, value)?;
             self.count += 1;
         }
-        let mut opened = std::mem::take(&mut self.opened);
-        for partition in opened.drain(..) {
-            self.close(partition);
+        for at in 0..self.open.len() {
+            self.close(at);
         }
-        self.opened = opened;
+        for (partition, _) in self.open.drain(..) {
+            self.places[partition.index() as usize] = 0;
+        }
         Ok(())
     }
 
+    /// Where what is gathered for a partition is.
+    fn place(&mut self, partition: PartitionId) -> usize {
+        let place = &mut self.places[partition.index() as usize];
+        if *place == 0 {
+            self.open.push((partition, Bunch::default()));
+            *place = self.open.len() as u16;
+        }
+        usize::from(*place) - 1
+    }
+
     fn take(&mut self, key: &K, value: &V) -> Result<()> {
-        let (partition, coder) = (PartitionId::of(key), self.way.coder);
-        let is_long = |value: &&Bytes| value.len() >= APART_BYTES;
-        if coder.as_it_is(value).filter(is_long).is_some() {
-            let entry = coder.entry(key, value, &self.way.fits)?;
-            self.put_alone(partition, entry);
+        let (at, coder) = (self.place(PartitionId::of(key)), self.puts.coder);
+        let is_long = |value: &Bytes| value.len() >= APART_BYTES;
+        if coder.as_it_is(value).is_some_and(is_long) {
+            let entry = coder.entry(key, value, &self.puts.fits)?;
+            self.bytes += entry.0.len() + entry.1.len();
+            self.put_alone(at, entry);
             return Ok(());
         }
-        let bunch = &mut self.open[partition.index() as usize];
+        let (_, bunch) = &mut self.open[at];
         if bunch.is_empty() {
             *bunch = Bunch::with_capacity(self.likely_bytes.min(FIRST_BYTES));
-            self.opened.push(partition);
         }
         let before = bunch.bytes();
         let key_bytes = bunch.write(|bytes| {
             coder.put_key(key, bytes)?;
             let key_bytes = bytes.len() - before;
             coder.put_value(value, bytes)?;
-            (self.way.fits)(bytes.len() - before)?;
+            (self.puts.fits)(bytes.len() - before)?;
             Ok(key_bytes)
         })?;
         let more = bunch.bytes() - before;
@@ -110,38 +121,38 @@ where
         if more - key_bytes >= APART_BYTES
             && let Some(entry) = bunch.take_last()
         {
-            self.put_alone(partition, entry);
+            self.put_alone(at, entry);
         } else if bunch.bytes() >= BUNCH_BYTES {
-            self.close(partition);
+            self.close(at);
         }
         Ok(())
     }
 
-    /// Puts an entry behind what the partition has already.
-    fn put_alone(&mut self, partition: PartitionId, (key, value): (Bytes, Bytes)) {
-        self.bytes += key.len() + value.len();
-        self.close(partition);
+    /// Puts an entry behind what is gathered there.
+    fn put_alone(&mut self, at: usize, (key, value): (Bytes, Bytes)) {
+        self.close(at);
         let put = Operation::Put {
-            map: self.way.map,
+            map: self.puts.map,
             key,
             value,
-            expires: (self.way.expiry)(),
+            expires: (self.puts.expiry)(),
             when: When::Always,
         };
-        self.ready.push_back((partition, put));
+        self.ready.push_back((self.open[at].0, put));
     }
 
-    /// What the partition has is an operation.
-    fn close(&mut self, partition: PartitionId) {
-        let bunch = std::mem::take(&mut self.open[partition.index() as usize]);
+    /// What is gathered there is an operation.
+    fn close(&mut self, at: usize) {
+        let (partition, bunch) = &mut self.open[at];
+        let (partition, bunch) = (*partition, std::mem::take(bunch));
         if bunch.is_empty() {
             return;
         }
         self.likely_bytes = bunch.bytes();
         let put = Operation::PutAll {
-            map: self.way.map,
+            map: self.puts.map,
             pairs: bunch.finish(),
-            expires: (self.way.expiry)(),
+            expires: (self.puts.expiry)(),
         };
         self.ready.push_back((partition, put));
     }
@@ -184,14 +195,14 @@ mod tests {
 
     /// What is put into each partition, in that order, and how many operations it takes.
     fn put_by<K: Key, V>(coder: &Coder<K, V>, entries: &[(K, V)]) -> (BTreeMap<u32, Put>, usize) {
-        let way = Way {
+        let puts = Puts {
             map: MAP,
             coder,
             fits: |_| Ok(()),
             expiry: || Some(3),
         };
         let (mut all, mut count) = (BTreeMap::<u32, Put>::new(), 0);
-        for bunch in Bunches::new(way, entries.iter().map(|(key, value)| (key, value))) {
+        for bunch in Bunches::new(puts, entries.iter().map(|(key, value)| (key, value))) {
             let (partition, operation) = bunch.unwrap();
             let put = all.entry(partition.index()).or_default();
             count += 1;
@@ -280,30 +291,37 @@ mod tests {
             (key, &value)
         });
         let (coder, fits) = (Coder::plain(), |_| Ok(()));
-        let way = Way {
+        let puts = Puts {
             map: MAP,
             coder: &coder,
             fits,
             expiry: || None,
         };
-        let mut bunches = Bunches::new(way, counted);
+        let mut bunches = Bunches::new(puts, counted);
         assert!(bunches.next().is_some());
-        assert_eq!(taken.get(), TOGETHER_BYTES.div_ceil(1_004));
+        assert_eq!(taken.get(), GATHERED_BYTES.div_ceil(1_004));
         assert!(bunches.count() <= 3 * PARTITION_COUNT as usize);
         assert_eq!(taken.get(), 20_000);
     }
 
     #[test]
     fn what_can_not_be_put_ends_it() {
-        let entries = [(Plain::from(vec![1]), Plain::from(vec![1; 100]))];
+        let entry = |key: u8, length: usize| (Plain::from(vec![key]), Plain::from(vec![1; length]));
+        let entries = [entry(1, 50), entry(1, 100), entry(2, 50)];
         let (coder, error) = (Coder::plain(), || Error::new(ErrorCode::LimitReached, "no"));
-        let way = Way {
+        let puts = Puts {
             map: MAP,
             coder: &coder,
             fits: |bytes| if bytes > 100 { Err(error()) } else { Ok(()) },
             expiry: || None,
         };
-        let mut bunches = Bunches::new(way, entries.iter().map(|(key, value)| (key, value)));
+        let mut bunches = Bunches::new(puts, entries.iter().map(|(key, value)| (key, value)));
         assert!(bunches.next().unwrap().is_err());
+        let left: Vec<Operation> = bunches.map(|bunch| bunch.unwrap().1).collect();
+        let kept = left.iter().map(|operation| match operation {
+            Operation::PutAll { pairs, .. } => pairs.lengths().collect(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(kept.collect::<Vec<Vec<_>>>(), [[(1, 50)], [(1, 50)]]);
     }
 }

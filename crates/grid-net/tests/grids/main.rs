@@ -256,6 +256,8 @@ fn an_entry_that_is_too_large_is_refused_where_it_comes_from() {
     let large = "x".repeat(17 << 20);
     for error in [
         map.put(&1, &large).unwrap_err(),
+        map.put_all([(&2, &String::new()), (&1, &large)])
+            .unwrap_err(),
         map.compute(&1, "append", &large).unwrap_err(),
         map.replace(&1, &large, &String::new()).unwrap_err(),
     ] {

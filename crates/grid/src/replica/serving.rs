@@ -124,23 +124,7 @@ impl Replica {
                 function,
                 argument,
                 expires,
-            } => {
-                let had = self.latest(now, map, &key);
-                let new = self
-                    .functions
-                    .call(&function, &key, had.as_deref(), &argument);
-                let new = new.map_err(Refusal::Function)?.map(Bytes::from);
-                let change = match new.clone() {
-                    Some(value) => Some(Change::Set {
-                        map,
-                        key,
-                        value,
-                        expires: expiry(expires),
-                    }),
-                    None => had.is_some().then_some(Change::Remove { map, key }),
-                };
-                (change, Answer::Value(new))
-            }
+            } => self.computed(now, (map, key), (&function, &argument), expires)?,
             Operation::PutAll {
                 map,
                 pairs,
@@ -174,6 +158,31 @@ impl Replica {
         Ok(answer)
     }
 
+    /// What a function changes, and what is to be answered.
+    fn computed(
+        &self,
+        now: Duration,
+        (map, key): (MapId, Bytes),
+        (function, argument): (&str, &[u8]),
+        expires: Option<i64>,
+    ) -> Result<(Option<Change>, Answer), Refusal> {
+        let had = self.latest(now, map, &key);
+        let new = self
+            .functions
+            .call(function, &key, had.as_deref(), argument);
+        let new = new.map_err(Refusal::Function)?.map(Bytes::from);
+        let change = match new.clone() {
+            Some(value) => Some(Change::Set {
+                map,
+                key,
+                value,
+                expires: expiry(expires),
+            }),
+            None => had.is_some().then_some(Change::Remove { map, key }),
+        };
+        Ok((change, Answer::Value(new)))
+    }
+
     /// Whether the condition holds, and what is to be answered.
     fn is_on(&self, now: Duration, map: MapId, key: &[u8], when: When) -> (bool, Answer) {
         match when {
@@ -186,31 +195,6 @@ impl Replica {
                 let had = self.latest(now, map, key);
                 (had.as_ref() == Some(&wanted), Answer::Value(had))
             }
-        }
-    }
-
-    fn check_room(&self, change: &Change) -> Result<(), Refusal> {
-        let map = change.map();
-        let taken = |(key, value)| Store::cost_of(key, value);
-        let cost: usize = change.sets().map(taken).sum();
-        // What the keys have already is looked for where it matters: it lies anywhere in memory.
-        if self.quota.check(map, cost).is_err() {
-            let known = change.set_keys().filter_map(|key| self.shelf.get(map, key));
-            let known = known.map(|entry| taken((entry.key.len(), entry.value.len())));
-            self.quota.check(map, cost.saturating_sub(known.sum()))?;
-        }
-        // Changes that are under way take their places later: there is twice as much as they can need.
-        let coming = 2 * self.log.bytes() + cost;
-        let fits = |store: &Store| {
-            let mut sets = change.sets();
-            sets.all(|(key, value)| store.has_place(key, value, coming))
-        };
-        match self.shelf.map(map).is_none_or(fits) {
-            true => Ok(()),
-            false => Err(Refusal::Full {
-                used: u64::from(u32::MAX),
-                limit: u64::from(u32::MAX),
-            }),
         }
     }
 

@@ -59,9 +59,18 @@ fn several_are_put_at_once_or_none_of_them_if_they_have_no_room_together() {
     );
     assert_eq!(bench.answers[&two], done());
     assert_eq!(bench.get(1, "first"), value(&long), "the last one counts");
-    // What is there already takes no more room.
+    // What is there already takes no more room, and a key that comes twice takes it once.
     let same = bench.put_all(1, [("first", &long[..]), ("second", &long)]);
     assert_eq!(bench.answers[&same], done());
+    let again = [("first", &long[..]); 9];
+    let same = bench.put_all(1, again);
+    assert_eq!(bench.answers[&same], done());
+    let longer = "z".repeat(900);
+    let hidden = bench.put_all(1, [("first", ""), ("first", ""), ("first", &longer)]);
+    assert!(matches!(
+        bench.answers[&hidden],
+        Outcome::Refused(Refusal::Full { limit: 1_000, .. })
+    ));
     let removed = bench.ask(
         1,
         Operation::Remove {
