@@ -49,7 +49,7 @@ pub(crate) fn summary(view: &JobView) -> JobSummary {
 /// Why a job waits for somebody to decide, and what can be decided.
 fn with_ways_out(why: &str, job: &str) -> String {
     format!(
-        "{why}; its sources read nothing: mend the cause, then `ardea recover {job}` (--from EPOCH goes back further), or `ardea kill {job}`"
+        "{why}; its sources read nothing: mend the cause, then `ardea recover {job}` (--from EPOCH goes back further, --from-nothing begins anew), or `ardea kill {job}`"
     )
 }
 

@@ -203,6 +203,12 @@ impl Home {
         &self.states
     }
 
+    /// What it remembered when it was run last, as the program said it that ran then.
+    pub(crate) fn last_states(&self) -> Option<&JobStates> {
+        let (_, states) = self.record.as_ref()?.states.last_key_value()?;
+        Some(states)
+    }
+
     /// What it remembered at the end of this epoch, as the program said it that ran then.
     pub(crate) fn states_of(&self, epoch: Epoch) -> Option<&JobStates> {
         self.record.as_ref()?.states_of(epoch)

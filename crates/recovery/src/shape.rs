@@ -1,6 +1,7 @@
 //! Whether what is kept of a job fits the job that is to go on from it.
 
 use ardea_core::{Dag, Error, ErrorCode, RUNTIME_STATE, Result};
+use ardea_savepoint::JobStates;
 use ardea_snapshot::Snapshot;
 
 /// Refuses a snapshot with state that the job has no vertex for, and a job with vertices that would begin in the middle of what others
@@ -40,6 +41,38 @@ pub(crate) fn check(snapshot: &Snapshot, dag: &Dag, job: &str) -> Result<()> {
     );
     Err(Error::new(ErrorCode::InvalidJob, what).hint(
         "run it as it was then; or give it another folder; or begin with nothing (recovery.start_over)",
+    ))
+}
+
+/// Refuses a job that is not the one that has completed: what nobody named and that remembers nothing may differ, as above.
+///
+/// # Errors
+/// `InvalidJob`, with what differs.
+pub(crate) fn check_completed(
+    before: &JobStates,
+    now: &JobStates,
+    job: &str,
+    place: &str,
+) -> Result<()> {
+    let only_in = |these: &JobStates, others: &JobStates| {
+        let of_these = these.vertices.iter();
+        let missing = of_these.filter(|(name, vertex)| {
+            let counts = !vertex.has_generated_name || !vertex.states.is_empty();
+            counts && !others.vertices.contains_key(*name)
+        });
+        let names: Vec<String> = missing.map(|(name, _)| format!("{name:?}")).collect();
+        names.join(", ")
+    };
+    let (gone, new) = (only_in(before, now), only_in(now, before));
+    let differs = match (gone.is_empty(), new.is_empty()) {
+        (true, true) => return Ok(()),
+        (true, false) => format!("that one had no {new}"),
+        (false, true) => format!("that one had {gone} as well"),
+        (false, false) => format!("that one had {gone}, and not {new}"),
+    };
+    let what = format!("the job {job:?} is not the one that has completed in {place}: {differs}");
+    Err(Error::new(ErrorCode::InvalidJob, what).hint(
+        "give it a folder of its own; or begin with nothing in this one (recovery.start_over)",
     ))
 }
 

@@ -15,6 +15,7 @@ use crate::driver::{Driver, SaveWish};
 use crate::home::Home;
 use crate::life::{Beginning, Event, Wish};
 use crate::record::RecordedEnd;
+use crate::shape;
 use crate::{Embedded, Notice, Survival};
 
 /// More threads than this don't make snapshots quicker to write or to read.
@@ -276,6 +277,9 @@ impl<'a> Surviving<'a> {
     fn run_to_its_end(self) -> Result<Survived> {
         if self.home.was() == Some(RecordedEnd::Completed) {
             let place = self.home.folder().place();
+            if let Some(before) = self.home.last_states() {
+                shape::check_completed(before, self.home.states(), self.job.job_name(), &place)?;
+            }
             let notice = Notice::CompletedBefore { place };
             self.survival.tell(self.job.job_name(), &notice);
             // It may have been killed before it had cleared away what it had begun.

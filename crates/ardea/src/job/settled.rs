@@ -123,14 +123,14 @@ pub(super) fn failing(job: &str, problem: &ProblemView) -> Error {
         problem.instance
     );
     Error::new(code, what).because(why).hint(format!(
-        "what fails is started again and again; `ardea logs {job}` shows what it wrote, `ardea kill {job}` gives it up"
+        "it is tried again: with a guarantee some times, then the job waits in safe mode, without one again and again; `ardea logs {job}` shows what it wrote, `ardea kill {job}` gives it up"
     ))
 }
 
 fn impossible(job: &str, reason: Option<String>) -> Error {
     let what = format!("the cluster has job {job:?}, and can't run it");
     for_reason(Error::new(ErrorCode::ResourcesImpossible, what), reason).hint(format!(
-        "kill it (ardea kill {job}), and submit it again when that is mended, or with less if there is no room"
+        "if something of a snapshot or savepoint can't be read, restore it: then it begins by itself; else kill it (ardea kill {job}), and submit it again when that is mended, or with less if there is no room"
     ))
 }
 

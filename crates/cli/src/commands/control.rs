@@ -22,7 +22,12 @@ use crate::stdout;
 pub fn activate(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
     let cluster = Reached::of_job(&args.place, &args.job, context)?;
     cluster.ask(cluster.client.activate(&args.job))?;
-    tell(context, &args.job, "is activated")
+    let described = cluster.ask(cluster.client.describe(&args.job))?;
+    let what = match described.summary.phase {
+        Phase::SafeMode => "is in safe mode, and reads again by `ardea recover`",
+        _ => "is activated",
+    };
+    tell(context, &args.job, what)
 }
 
 /// Has the sources read nothing.

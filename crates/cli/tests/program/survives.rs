@@ -53,6 +53,13 @@ fn a_job_with_a_guarantee_completes_says_what_that_took_and_is_not_run_twice() {
     let again = query(&output, &guarantee);
     assert_eq!(again.code, Some(0), "{again:?}");
     assert!(again.err.contains("has completed already"), "{again:?}");
+    let elsewhere = at("elsewhere.jsonl");
+    let other = query(&elsewhere, &guarantee);
+    assert_eq!(other.code, Some(2), "{other:?}");
+    assert!(
+        other.err.contains("elsewhere.jsonl") && other.err.contains("has completed in"),
+        "{other:?}"
+    );
     // Damage is found, and told by the exit code.
     for file in fs::read_dir(&state).unwrap() {
         let path = file.unwrap().path();

@@ -102,7 +102,7 @@ fn check_promises(next: &Successor) -> Result<Promise, Error> {
     let Some(promise) = Promise::of(&next.definition)? else {
         let what = format!("the program that is to follow {job:?} promises nothing");
         return Err(Error::new(ErrorCode::InvalidConfig, what)
-            .hint("give it a guarantee, as the one before has: --set guarantee=exactly-once; topologies have acks instead, and can't follow a job"));
+            .hint("give it a guarantee: --set guarantee=exactly-once; topologies have acks instead, and can't follow a job"));
     };
     if promise.from.is_some() {
         let what = format!("the program that is to follow {job:?} would begin from a savepoint");
