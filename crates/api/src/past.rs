@@ -14,6 +14,8 @@ pub enum JobEnding {
     Finished,
     /// Another program has taken its place (`ardea upgrade`).
     Followed,
+    /// It was to follow another program and did not come up: that one has come back.
+    RolledBack,
     /// Somebody wanted it.
     Killed,
 }
@@ -24,6 +26,7 @@ impl JobEnding {
         match self {
             JobEnding::Finished => "finished",
             JobEnding::Followed => "followed",
+            JobEnding::RolledBack => "rolled back",
             JobEnding::Killed => "killed",
         }
     }
@@ -63,6 +66,7 @@ impl PastJobSummary {
         let how = match self.ending {
             JobEnding::Finished => "it had finished",
             JobEnding::Followed => "another program took its place",
+            JobEnding::RolledBack => "it did not come up, and the program before came back",
             JobEnding::Killed => "it was killed",
         };
         let what = format!("job {name:?} ended at {at}: {how}");

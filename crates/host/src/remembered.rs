@@ -11,10 +11,11 @@ pub(crate) fn summary(past: &PastJob) -> PastJobSummary {
     PastJobSummary {
         name: past.job.name.clone(),
         submission: format!("{:x}", past.job.submission),
-        ending: match (past.followed, past.finished) {
-            (true, _) => JobEnding::Followed,
-            (false, true) => JobEnding::Finished,
-            (false, false) => JobEnding::Killed,
+        ending: match (past.followed, past.rolled_back, past.finished) {
+            (true, false, _) => JobEnding::Followed,
+            (true, true, _) => JobEnding::RolledBack,
+            (false, _, true) => JobEnding::Finished,
+            (false, _, false) => JobEnding::Killed,
         },
         has_run: past.started,
         submitted_ms: past.submitted_ms,

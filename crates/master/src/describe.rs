@@ -1,6 +1,6 @@
 //! What a driver tells of its job: now, and when it is gone.
 
-use ardea_control::{JobMaster, PlanVersion};
+use ardea_control::{JobMaster, PlanVersion, Upgrade};
 use ardea_packing::{ContainerId, ContainerPlan, PackingPlan};
 
 use crate::clock::now_ms;
@@ -110,6 +110,7 @@ impl Driver {
             job: self.store.job().clone(),
             finished: record.finished,
             followed: record.gives_way(),
+            rolled_back: matches!(record.upgrade, Some(Upgrade::Returning(..))),
             started: record.started,
             submitted_ms: self.submitted.at_ms,
             ended_ms: now_ms(),

@@ -25,6 +25,9 @@ pub struct PastJob {
     /// Whether another program has taken its place.
     #[serde(default)]
     pub followed: bool,
+    /// Whether that was the one before, since this one did not come up.
+    #[serde(default)]
+    pub rolled_back: bool,
     /// Whether it has ever run with all of its workers.
     pub started: bool,
     /// When it was submitted, in milliseconds since 1970.

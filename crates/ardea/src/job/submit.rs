@@ -246,7 +246,7 @@ fn ending(submitted: &Submitted, target: &dyn Target) -> Result<Phase> {
 fn phase_of(ending: JobEnding) -> Phase {
     match ending {
         JobEnding::Finished | JobEnding::Followed => Phase::Finished,
-        JobEnding::Killed => Phase::Gone,
+        JobEnding::Killed | JobEnding::RolledBack => Phase::Gone,
     }
 }
 

@@ -75,6 +75,9 @@ fn past_text(past: &PastJobDescription, earlier: usize, is_verbose: bool) -> Str
     let how = match (summary.ending, summary.has_run) {
         (JobEnding::Finished, _) => "finished: all of its sources had ended",
         (JobEnding::Followed, _) => "followed by another program",
+        (JobEnding::RolledBack, _) => {
+            "rolled back: it did not come up, and the program before came back"
+        }
         (JobEnding::Killed, true) => "killed",
         (JobEnding::Killed, false) => "killed before it ever ran",
     };

@@ -70,6 +70,11 @@ pub fn a_program_that_does_not_come_up_gives_way_to_the_one_before() {
     job.arena.until("it is told", || {
         seen(&job).is_some_and(|(now, stage)| now != before && stage == "rolled_back")
     });
+    let listed = job.arena.json("list --all");
+    let past = listed["past"].as_array().unwrap();
+    let mut endings: Vec<&str> = past.iter().filter_map(|it| it["ending"].as_str()).collect();
+    endings.sort_unstable();
+    assert_eq!(endings, ["followed", "rolled_back"], "{listed}");
     job.until_more();
     job.stop();
 }
