@@ -40,8 +40,7 @@ pub(super) struct Bunches<'a, K, V, F, E, I> {
     likely_bytes: usize,
     /// Those that are whole.
     ready: VecDeque<(PartitionId, Operation)>,
-    /// How many entries were taken since it was empty, and how many bytes they have.
-    count: usize,
+    /// How many bytes the entries have that were taken since it was empty.
     bytes: usize,
 }
 
@@ -61,20 +60,21 @@ where
             places: vec![0; PARTITION_COUNT as usize],
             likely_bytes: 0,
             ready: VecDeque::new(),
-            count: 0,
             bytes: 0,
         }
     }
 
     /// Takes the next few.
     fn gather(&mut self) -> Result<()> {
-        (self.count, self.bytes) = (0, 0);
-        while self.count < GATHERED && self.bytes < GATHERED_BYTES {
+        self.bytes = 0;
+        for _ in 0..GATHERED {
             let Some((key, value)) = self.entries.next() else {
                 break;
             };
             self.take(key, value)?;
-            self.count += 1;
+            if self.bytes >= GATHERED_BYTES {
+                break;
+            }
         }
         for at in 0..self.open.len() {
             self.close(at);
