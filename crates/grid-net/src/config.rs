@@ -98,7 +98,7 @@ impl GridConfig {
     }
 
     /// When this member keeps so many bytes of entries, backups included, it refuses to write what would need more. Copies still come that others write
-    /// or that it has to fill, and memory is taken for what is under way too: leave room. Without it there is no limit.
+    /// or that it has to fill, and so does what is under way when the limit is reached, up to 64 MB of each process that writes: leave room. Without it there is no limit.
     pub fn limit_bytes(mut self, limit: u64) -> Self {
         self.node.limit = limit;
         self

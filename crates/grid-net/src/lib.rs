@@ -47,6 +47,7 @@ mod ears;
 
 mod line;
 mod mailbox;
+mod many;
 mod orders;
 mod post;
 

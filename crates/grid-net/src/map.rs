@@ -3,6 +3,7 @@
 mod amounts;
 mod bunches;
 mod coder;
+mod nearby;
 mod pen;
 mod reads;
 
@@ -21,7 +22,7 @@ use crate::asking::Asking;
 use crate::config::MOST_BYTES;
 use crate::grid::Inner;
 use crate::listener::{MapListener, Queue};
-use crate::near::{Forgets, Near, NearCache};
+use crate::near::Near;
 use crate::plain::Plain;
 
 use bunches::{Bunches, Puts};
@@ -149,51 +150,17 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         }
     }
 
-    fn read_near(&self, partition: u32, bytes: &[u8]) -> Option<Result<Option<V>>> {
-        let (near, inner) = (self.near.as_ref()?, &self.asking.inner);
-        let within = near.config.staleness;
-        if !inner.fresh.is_fresh(partition, inner.clock.now(), within) {
-            return None;
-        }
-        near.get(partition, bytes, |value| self.coder.value(value).map(Some))
-    }
-
     /// What the key has, as its primary says.
     fn read_there(&self, key: &K) -> Result<Option<V>> {
         let (partition, bytes) = (PartitionId::of(key), self.key(key)?);
-        let near = self.near.as_ref();
-        // Asked before: what is forgotten while it is read may be what was read.
-        let forgotten = near.map(|near| (near, near.forgotten(partition.index())));
+        let keep = self.to_keep(partition, &bytes);
         let get = Operation::Get {
             map: self.asking.id,
-            key: bytes.clone(),
+            key: bytes,
         };
         let answer = self.asking.ask(partition, get)?;
-        if let (Some((near, forgotten)), Answer::Value(Some(value))) = (forgotten, &answer) {
-            near.keep(partition.index(), bytes, value.clone(), forgotten);
-        }
+        self.keep_near(keep, &answer);
         self.value(answer)
-    }
-
-    /// The same map, of which this process keeps some values that other members keep, and reads them here: for what is read often and changes seldom.
-    ///
-    /// What changes is forgotten when its primary tells so, mostly within a millisecond: until then what was there before may be read. Whatever happens to members and
-    /// networks, nothing is read here that had changed [that long](NearCache::staleness) ago. What is written through this map is seen through it at once.
-    /// What expires may be read until it is removed, a moment later. [`get`](Self::get), [`get_all`](Self::get_all) and
-    /// [`reads`](Self::reads) read here.
-    ///
-    /// # Errors
-    /// [`ErrorCode::StateUnavailable`] if some parts of the map can't be heard of within the patience.
-    pub fn near_cache(mut self, config: NearCache) -> Result<Self> {
-        let near = Arc::new(Near::new(config, ardea_core::PARTITION_COUNT));
-        self.asking.hear(Arc::new(Forgets::of(&near)))?;
-        self.near = Some(near);
-        Ok(self)
-    }
-
-    /// How often a value was found in the near-cache.
-    pub fn near_hits(&self) -> u64 {
-        self.near.as_ref().map_or(0, |near| near.hits())
     }
 
     /// Hears all that happens to the map from now on.
@@ -239,23 +206,6 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         let outcome = self.asking.ask(PartitionId::of(key), operation);
         self.wrote(key);
         outcome
-    }
-
-    /// What was written through this map is seen through it: what is kept near of a key may be older.
-    fn wrote(&self, key: &K) {
-        if let Some(near) = &self.near
-            && let Ok(bytes) = self.key(key)
-        {
-            near.forget(PartitionId::of(key).index(), &bytes);
-        }
-    }
-
-    fn wrote_all(&self) {
-        if let Some(near) = &self.near {
-            for partition in self.partitions() {
-                near.forget_all(partition.index());
-            }
-        }
     }
 
     /// Gives a key a value.
@@ -352,19 +302,26 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
                 None => there.push((at, PartitionId::of(key), bytes)),
             }
         }
+        let mut keeps = Vec::new();
+        keeps.extend(
+            there
+                .iter()
+                .map(|(_, partition, key)| self.to_keep(*partition, key)),
+        );
         let gets = there.iter().map(|(_, partition, key)| {
             let (map, key) = (self.asking.id, key.clone());
             Ok((*partition, Operation::Get { map, key }))
         });
         self.asking.ask_each(gets, |number, answer| {
+            self.keep_near(keeps[number].take(), &answer);
             values[there[number].0] = self.value(answer)?;
             Ok(())
         })?;
         Ok(values)
     }
 
-    /// Gives each key its value: many at a time, in no particular order. Takes them as they can be put: there may be any number. Up to 8 MB of them are gathered
-    /// before they are, so that those of one partition go together; a key that comes twice among these has what comes last.
+    /// Gives each key its value: many at a time, in no particular order; but a key that comes twice has what comes last. Takes them as they can be put: there may be
+    /// any number. Up to 8 MB of them are gathered before they are, so that those of one partition go together.
     ///
     /// # Errors
     /// The first, as of [`put`](Self::put); others may have been put. If there is no room for those of one partition that go together none of these is.
@@ -376,12 +333,12 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             expiry: || self.expires(),
         };
         let bunches = Bunches::new(puts, entries.into_iter());
-        let outcome = self.asking.ask_each(bunches, |_, _| Ok(()));
+        let outcome = self.asking.ask_in_turn(bunches);
         self.wrote_all();
         outcome
     }
 
-    /// Gives each key its value if it has none: many at a time. What each had, in the same order.
+    /// Gives each key its value if it has none: many at a time. What each had, in the same order. If a key comes several times, it gets one of these.
     ///
     /// # Errors
     /// The first, as of [`put`](Self::put); others may have been put.

@@ -140,8 +140,12 @@ impl Bunch {
         let (key, value) = self.lengths.pop()?;
         let start = self.bytes.len() - key as usize - value as usize;
         let mut key_bytes = Bytes::from(match start {
-            // Alone it takes its memory along: it may be long.
-            0 => std::mem::take(&mut self.bytes),
+            // Alone it takes its memory along, and no more of it than it needs: it may be long, and be kept.
+            0 => {
+                let mut alone = std::mem::take(&mut self.bytes);
+                alone.shrink_to_fit();
+                alone
+            }
             _ => self.bytes.split_off(start),
         });
         let value = key_bytes.split_off(key as usize);

@@ -41,6 +41,11 @@ impl<T> Roll<T> {
         self.next - self.places.len() as u64
     }
 
+    /// Whether nothing is there.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// Puts one in; its number.
     pub fn enter(&mut self, what: T) -> u64 {
         let number = self.next;

@@ -55,8 +55,6 @@ struct Slot {
     at: u32,
     key: u32,
     value: u32,
-    /// How many of the bytes it has, at least those of its key and of a value that doesn't lie apart; none of a free slot.
-    room: u32,
 }
 
 impl Slot {
@@ -64,8 +62,8 @@ impl Slot {
         self.value as usize >= APART_BYTES
     }
 
-    /// How many of the bytes it needs.
-    fn need(&self) -> usize {
+    /// How many of the bytes it has: those of its key, and of a value that doesn't lie apart.
+    fn room(&self) -> usize {
         let value = if self.is_apart() { 0 } else { self.value };
         self.key as usize + value as usize
     }
@@ -195,7 +193,7 @@ impl Store {
 
     fn entry(&self, at: usize) -> Entry<'_> {
         let slot = &self.slots[at];
-        let both = &self.bytes[slot.at as usize..][..slot.need()];
+        let both = &self.bytes[slot.at as usize..][..slot.room()];
         let (key, value) = both.split_at(slot.key as usize);
         let apart = match slot.is_apart() {
             true => self.apart.get(&(at as u32)),
@@ -235,7 +233,7 @@ impl Store {
         for slot in places.iter().filter_map(|place| self.slots.get(*place)) {
             let start = slot.at as usize;
             // How it goes on from there the processor sees by itself.
-            for at in (start..start + slot.need()).step_by(LINE_BYTES).take(LINES) {
+            for at in (start..start + slot.room()).step_by(LINE_BYTES).take(LINES) {
                 prefetch_index(&self.bytes, at);
             }
         }
@@ -266,23 +264,24 @@ impl Store {
             at: bytes.len() as u32,
             key: setting.key.len() as u32,
             value: setting.value.bytes().len() as u32,
-            room: 0,
         };
-        let need = new.need();
-        new.room = need as u32;
-        let beside = &setting.value.bytes()[..need - setting.key.len()];
+        let room = new.room();
+        let beside = &setting.value.bytes()[..room - setting.key.len()];
         *expiring += usize::from(setting.expires != NEVER);
         let (at, had_apart) =
             match table.entry(spread(hash), is_it, |at| spread(slots[*at as usize].hash)) {
                 TableEntry::Occupied(found) => {
                     let slot = &mut slots[*found.get() as usize];
                     *expiring -= usize::from(slot.expires != NEVER);
-                    if need > slot.room as usize {
-                        *waste += slot.room as usize;
+                    let had = slot.room();
+                    if room > had {
+                        *waste += had;
                         bytes.extend_from_slice(setting.key);
                         bytes.extend_from_slice(beside);
                     } else {
-                        (new.at, new.room) = (slot.at, slot.room);
+                        // What it needs no longer belongs to nothing.
+                        *waste += had - room;
+                        new.at = slot.at;
                         let start = slot.at as usize + setting.key.len();
                         bytes[start..start + beside.len()].copy_from_slice(beside);
                     }
@@ -341,11 +340,10 @@ impl Store {
         };
         let (at, _) = found.remove();
         let slot = &mut self.slots[at as usize];
-        self.waste += slot.room as usize;
+        self.waste += slot.room();
         self.expiring -= usize::from(slot.expires != NEVER);
         let was_apart = slot.is_apart();
         slot.key = u32::MAX;
-        (slot.value, slot.room) = (0, 0);
         if was_apart {
             self.lay_apart(at, None);
         }
@@ -374,10 +372,9 @@ impl Store {
         }
         let mut bytes = Vec::with_capacity(self.bytes.len() - self.waste + LEAST_WASTE);
         for slot in self.slots.iter_mut().filter(|slot| slot.key != u32::MAX) {
-            let length = slot.need();
+            let length = slot.room();
             let from = slot.at as usize;
             slot.at = bytes.len() as u32;
-            slot.room = length as u32;
             bytes.extend_from_slice(&self.bytes[from..from + length]);
         }
         self.bytes = bytes;
@@ -460,7 +457,8 @@ mod tests {
             let all: usize = model.iter().map(|(key, entry)| key.len() + entry.0.len()).sum();
             let content = all - apart;
             prop_assert_eq!(store.apart_bytes, apart);
-            prop_assert!(store.bytes.len() <= 2 * (content + store.waste).max(LEAST_WASTE) + APART_BYTES);
+            prop_assert_eq!(store.cost(), all + model.len() * OVERHEAD);
+            prop_assert!(store.bytes.len() <= 2 * content + LEAST_WASTE + 3 * APART_BYTES);
         }
 
         #[test]

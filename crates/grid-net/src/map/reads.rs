@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use ardea_codec::Kept;
 use ardea_core::{Key, PartitionId, Result, Waker};
-use ardea_grid::{Answer, Operation, Outcome};
-use bytes::Bytes;
+use ardea_grid::{Operation, Outcome};
 
 use super::GridMap;
+use super::nearby::Keep;
 use crate::asker::Answers;
 
 /// Reads of a map by who must not wait: a step of a job, for example. Never blocks.
@@ -23,9 +23,6 @@ pub struct MapReads<K, V> {
     /// Where there is a near-cache: what is to be kept in it, by read.
     keeps: HashMap<u64, Keep>,
 }
-
-/// The partition, the key, and how often something of the partition had been forgotten before.
-type Keep = (u32, Bytes, u64);
 
 /// What comes of a read at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,11 +47,7 @@ impl<K: Key + Kept, V: Kept> MapReads<K, V> {
             return Ok(Read::Here(value?));
         }
         let number = self.asked + 1;
-        let near = self.map.near.as_ref();
-        let keep = near.map(|near| {
-            let forgotten = near.forgotten(partition.index());
-            (partition.index(), bytes.clone(), forgotten)
-        });
+        let keep = self.map.to_keep(partition, &bytes);
         let get = Operation::Get {
             map: self.map.asking.id,
             key: bytes,
@@ -77,11 +70,9 @@ impl<K: Key + Kept, V: Kept> MapReads<K, V> {
         }
         let (number, outcome) = self.come.pop_front()?;
         let answer = self.map.asking.judge(outcome);
-        if let (Some((partition, key, forgotten)), Ok(Answer::Value(Some(value)))) =
-            (self.keeps.remove(&number), &answer)
-            && let Some(near) = &self.map.near
-        {
-            near.keep(partition, key, value.clone(), forgotten);
+        let keep = self.keeps.remove(&number);
+        if let Ok(answer) = &answer {
+            self.map.keep_near(keep, answer);
         }
         Some((number, answer.and_then(|answer| self.map.value(answer))))
     }

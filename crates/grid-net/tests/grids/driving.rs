@@ -1,9 +1,14 @@
 //! Members that are driven by those who ask as much as by threads of their own.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ardea_core::ErrorCode;
 use ardea_courier::Security;
+use ardea_grid_net::{Grid, GridMap};
 use ardea_tls::testing::certificates;
 
-use crate::{config, grids, grids_of, map};
+use crate::{SOON, config, grids, grids_of, map};
 
 #[test]
 fn many_threads_use_the_same_members_at_the_same_time() {
@@ -39,6 +44,81 @@ fn the_last_value_of_a_key_that_is_put_several_times_in_one_call_stays() {
     for key in 0..100 {
         assert_eq!(map.get(&key).unwrap(), Some((19_900 + key).to_string()));
     }
+}
+
+/// Works on a map while a third member comes and goes: so parts of it move all the while.
+fn while_parts_move(work: impl FnOnce(&GridMap<u64, String>)) {
+    let grids = grids(2);
+    let seed = grids[0].endpoint().to_string();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let third = Grid::start(config().join([seed.as_str()])).unwrap();
+                assert!(third.settled(3, SOON) && third.leave(SOON));
+            }
+        });
+        let worked = catch_unwind(AssertUnwindSafe(|| work(&map(&grids[0]))));
+        is_over.store(true, Ordering::Relaxed);
+        if let Err(panic) = worked {
+            resume_unwind(panic);
+        }
+    });
+}
+
+#[test]
+fn a_key_that_is_put_several_times_in_one_call_has_the_last_value_while_parts_move() {
+    let value = |turn: u64, which: u64| format!("{turn} {which} {}", "x".repeat(20_000));
+    while_parts_move(|map| {
+        for turn in 0..40 {
+            let values: Vec<(u64, String)> = (0..300)
+                .map(|which| (which % 100, value(turn, which)))
+                .collect();
+            map.put_all(values.iter().map(|(key, value)| (key, value)))
+                .unwrap();
+            let keys: Vec<u64> = (0..100).collect();
+            for (key, found) in (0..).zip(map.get_all(&keys).unwrap()) {
+                assert!(found == Some(value(turn, 200 + key)), "{turn}: {key}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_call_that_has_failed_puts_nothing_later() {
+    let keys: Vec<u64> = (0..20_000).collect();
+    let large = "x".repeat(17 << 20);
+    while_parts_move(|map| {
+        for turn in 0..15 {
+            let (old, new) = (format!("old {turn}"), format!("new {turn}"));
+            // More than is gathered at once: so some is under way when it is seen that one is too large.
+            let many: Vec<u64> = (0..66_000).collect();
+            let entries = many.iter().map(|key| (key, &old));
+            let failed = map.put_all(entries.chain([(&99_999, &large)]));
+            assert_eq!(failed.unwrap_err().code(), ErrorCode::LimitReached);
+            map.put_all(keys.iter().map(|key| (key, &new))).unwrap();
+            let found = map.get_all(&keys).unwrap();
+            let older = found.iter().filter(|found| found.as_ref() != Some(&new));
+            assert_eq!(older.count(), 0, "{turn}");
+        }
+    });
+}
+
+#[test]
+fn a_call_whose_entries_end_in_a_panic_leaves_nothing_under_way() {
+    let grids = grids(2);
+    let map = map(&grids[0]);
+    let (old, new) = ("old".to_string(), "new".to_string());
+    let keys: Vec<u64> = (0..70_000).collect();
+    let entries = keys.iter().map(|key| match key {
+        69_000 => panic!("as it was told"),
+        key => (key, &old),
+    });
+    let panicked = catch_unwind(AssertUnwindSafe(|| map.put_all(entries)));
+    assert!(panicked.is_err());
+    map.put_all(keys.iter().map(|key| (key, &new))).unwrap();
+    let found = map.get_all(&keys).unwrap();
+    assert!(found.iter().all(|found| found.as_ref() == Some(&new)));
 }
 
 #[test]

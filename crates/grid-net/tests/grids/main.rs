@@ -563,6 +563,22 @@ fn a_near_cache_is_read_until_somebody_writes() {
 }
 
 #[test]
+fn what_many_are_read_at_a_time_is_kept_near_too() {
+    let grids = grids(2);
+    let near = map(&grids[1]).near_cache(NearCache::new()).unwrap();
+    let keys: Vec<u64> = (0..100).collect();
+    let one = "one".to_string();
+    map(&grids[0])
+        .put_all(keys.iter().map(|key| (key, &one)))
+        .unwrap();
+    soon("values are found near", || {
+        let all = near.get_all(&keys).unwrap();
+        assert!(all.iter().all(|value| value.as_ref() == Some(&one)));
+        near.near_hits() >= 10
+    });
+}
+
+#[test]
 fn a_near_cache_that_hears_nothing_any_more_is_not_read() {
     let [first, second] = impatient();
     let near = map(&second).near_cache(NearCache::new()).unwrap();
