@@ -86,7 +86,7 @@ impl Mailbox {
             Ok(manifest) => Answer::Written(Box::new(manifest.clone())),
             Err(error) => Answer::Failed {
                 code: error.code().as_str().to_string(),
-                message: error.without_hint().to_string(),
+                message: error.message(),
                 hint: error.what_next().map(str::to_string),
             },
         };
@@ -266,6 +266,7 @@ mod tests {
         mailbox.answer(&request, &Err(full));
         let error = asked.wait(Duration::ZERO, &|| true).unwrap_err();
         assert_eq!(error.code(), ErrorCode::DiskFull);
+        assert_eq!(error.message(), "no room");
         assert_eq!(error.what_next(), Some("make some"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
