@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ardea_control::{EpochsRecord, Generation, Receipt, RecordedCut, RecordedSnapshot, StopState};
 use ardea_core::{Error, ErrorCode, RUNTIME_STATE, Result};
-use ardea_savepoint::{JobStates, Savepoint, StateDiff, Verdict, copy, diff};
+use ardea_savepoint::{JobStates, Savepoint, SavepointManifest, StateDiff, Verdict, copy, diff};
 use ardea_snapshot::{Folder, SnapshotId};
 
 use crate::bucket::{address_of, place_of_savepoint};
@@ -163,6 +163,21 @@ impl Home {
             Wrote::No(error) | Wrote::InDoubt(error) => Err(error),
         }
     }
+}
+
+/// Refuses the folder of a savepoint as that of a job: the job would collect the savepoint's snapshot as one of its own. Changes nothing.
+///
+/// # Errors
+/// `WrongState` if a savepoint is there, whole or not; what reading returns.
+pub(crate) fn no_savepoint(folder: Arc<dyn Folder>) -> Result<Arc<dyn Folder>> {
+    if folder.read(&SavepointManifest::file()?)?.is_none() {
+        return Ok(folder);
+    }
+    let place = folder.place();
+    let what = format!("{place} is a savepoint, and can't have a job's snapshots");
+    Err(Error::new(ErrorCode::WrongState, what).hint(format!(
+        "begin from it with recovery.from={place}, and give snapshots.folder another folder"
+    )))
 }
 
 /// What a savepoint has, without what was left behind.

@@ -16,6 +16,7 @@ use ardea_snapshot::{
 };
 
 use crate::Survival;
+use crate::bringing::no_savepoint;
 use crate::lock::FolderLock;
 use crate::notes::noted_in;
 use crate::record::{EpochTold, KeptRecord, RecordFiles, RecordedEnd, Wrote};
@@ -48,17 +49,18 @@ impl Home {
     /// Opens the place where this job is kept. Whoever was at work on it is gone, so that it can begin another life.
     ///
     /// # Errors
-    /// `WrongState` if another process has it, `WrongCluster` if it is another job's, `SnapshotDamaged` if the record is damaged or gone,
-    /// and what the folder returns.
+    /// `WrongState` if another process has it or it is a savepoint's, `WrongCluster` if it is another job's, `SnapshotDamaged` if the record is
+    /// damaged or gone, and what the folder returns.
     pub(crate) fn open(survival: &Survival, job: &str, states: JobStates) -> Result<Self> {
         let mut mailbox = None;
         let (folder, lock): (Arc<dyn Folder>, _) = match &survival.place {
             Place::Memory => (Arc::new(MemoryFolder::new()), None),
-            Place::Folder(folder) => (Arc::clone(folder), None),
+            Place::Folder(folder) => (no_savepoint(Arc::clone(folder))?, None),
             // Two processes that go on at once are told apart by the record: a version of it is written once.
-            Place::Bucket(address) => (crate::bucket::open(address)?, None),
+            Place::Bucket(address) => (no_savepoint(crate::bucket::open(address)?)?, None),
             Place::Directory(path) => {
                 let folder = DiskFolder::open(path)?;
+                no_savepoint(Arc::new(folder.clone()))?;
                 let lock = FolderLock::take(folder.path())?;
                 mailbox = Some(Mailbox::open(folder.path()));
                 (Arc::new(folder), Some(lock))
