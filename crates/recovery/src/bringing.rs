@@ -13,42 +13,37 @@ use crate::bucket::{address_of, place_of_savepoint};
 use crate::home::Home;
 use crate::life::PARTICIPANT;
 use crate::record::{KeptRecord, Wrote};
+use crate::saving::whole_place;
 use crate::{Notice, Survival};
 
 impl Home {
     /// Brings the savepoint home that the job is to begin from, unless it has done so before.
     ///
     /// All of its state is copied, so that the job needs it no more. What was to be dropped stays behind, and vertices that are new have
-    /// nothing.
+    /// nothing. Where the folder has state that `counts` until that is done, it is not noted before that it is under way.
     ///
     /// # Errors
-    /// `WrongState` if the job has state that doesn't come from there; `InvalidJob` if it can't go on from it, with all reasons; what
-    /// reading and writing returns. Nothing counts of what was brought by then.
-    pub(crate) fn bring(&mut self, survival: &Survival) -> Result<()> {
+    /// `WrongState` if the job has state that doesn't come from there, or is no longer told where it was to begin; `InvalidJob` if it can't go
+    /// on from it, with all reasons; what reading and writing returns. Nothing counts of what was brought by then.
+    pub(crate) fn bring(&mut self, survival: &Survival, counts: bool) -> Result<()> {
         let Some(from) = &survival.from else {
-            return match survival.dropping.is_empty() {
-                true => Ok(()),
-                false => Err(nothing_to_drop()),
+            return match (self.bringing(), survival.dropping.is_empty()) {
+                (Some(from), _) => Err(not_brought(&self.folder.place(), from)),
+                (None, true) => Ok(()),
+                (None, false) => Err(nothing_to_drop()),
             };
         };
-        let savepoint = Savepoint::open(open(from)?)?;
-        let id = &savepoint.manifest().id;
-        let origin = self
-            .record
-            .as_ref()
-            .and_then(|record| record.origin.as_ref());
-        if origin == Some(id) {
+        if self.has_brought(from, survival)? {
             return Ok(());
         }
-        if self.committed().is_some() {
-            let (own, from) = (self.folder.place(), from.display());
-            let what = format!(
-                "{own} has state of the job's own, which does not come from the savepoint {from}"
-            );
-            return Err(Error::new(ErrorCode::WrongState, what).hint(
-                "leave recovery.from out to go on from the folder; or give the job an empty one; or let it start over from the savepoint (recovery.start_over)",
-            ));
-        }
+        let savepoint = match open(from).and_then(Savepoint::open) {
+            // It was meant all the same.
+            Err(error) if error.code() == ErrorCode::SnapshotDamaged && !counts => {
+                self.note_bringing(from)?;
+                return Err(error);
+            }
+            opened => opened?,
+        };
         let found = diff(
             &savepoint.manifest().states(),
             self.states(),
@@ -56,6 +51,10 @@ impl Home {
         );
         let place = savepoint_place(from);
         found.check(&self.job.name, &place)?;
+        if !counts {
+            // Snapshots without a record would be taken for what is left of a lost one.
+            self.note_bringing(from)?;
+        }
         self.import(&savepoint, survival, &found)?;
         let manifest = savepoint.manifest();
         let notice = Notice::FromSavepoint {
@@ -66,6 +65,52 @@ impl Home {
         };
         survival.tell(&self.job.name, &notice);
         Ok(())
+    }
+
+    /// Whether the job has begun from that savepoint before. One that can't be opened can't be compared, and isn't needed any more.
+    fn has_brought(&self, from: &Path, survival: &Survival) -> Result<bool> {
+        let record = self.record.as_ref();
+        let origin = record.and_then(|record| record.origin.as_ref());
+        let manifest = open(from).and_then(|folder| SavepointManifest::read(&*folder));
+        match (origin, manifest) {
+            (Some(origin), Ok(manifest)) if manifest.id == *origin => Ok(true),
+            (Some(_), Err(error)) => {
+                let notice = Notice::SavepointAway {
+                    place: savepoint_place(from),
+                    why: error.without_hint().to_string(),
+                };
+                survival.tell(&self.job.name, &notice);
+                Ok(true)
+            }
+            _ if self.committed().is_some() => Err(of_its_own(&self.folder.place(), from)),
+            _ => Ok(false),
+        }
+    }
+
+    /// The place of the savepoint that the job was to begin from, and has not yet.
+    fn bringing(&self) -> Option<&str> {
+        self.record.as_ref()?.bringing.as_deref()
+    }
+
+    /// Notes that the job is to begin from there: run again without being told so it would begin with nothing.
+    fn note_bringing(&mut self, from: &Path) -> Result<()> {
+        let place = whole_place(from)?.display().to_string();
+        if self.bringing() == Some(&place) {
+            return Ok(());
+        }
+        let known = self.record.as_ref();
+        self.note(KeptRecord {
+            job: self.job.name.clone(),
+            end: None,
+            told: BTreeMap::new(),
+            states: BTreeMap::new(),
+            origin: None,
+            bringing: Some(place),
+            epochs: known.map_or_else(
+                || Arc::new(EpochsRecord::new(self.job.clone())),
+                |record| Arc::clone(&record.epochs),
+            ),
+        })
     }
 
     fn import(
@@ -82,17 +127,6 @@ impl Home {
             || EpochsRecord::new(self.job.clone()),
             |epochs| EpochsRecord::clone(&epochs),
         );
-        if self.files.version() == 0 {
-            // Snapshots without a record would be taken for what is left of a lost one.
-            self.note(KeptRecord {
-                job: self.job.name.clone(),
-                end: None,
-                told: BTreeMap::new(),
-                states: BTreeMap::new(),
-                origin: None,
-                epochs: Arc::new(before.clone()),
-            })?;
-        }
         let manifest = savepoint.manifest();
         let epoch = manifest.snapshot.epoch;
         let generation = before.generation.next();
@@ -149,6 +183,7 @@ impl Home {
             told: BTreeMap::new(),
             states: BTreeMap::from([(epoch.0, Arc::new(was))]),
             origin: Some(manifest.id.clone()),
+            bringing: None,
             epochs: Arc::new(epochs),
         })
     }
@@ -196,6 +231,22 @@ fn open(from: &Path) -> Result<Arc<dyn Folder>> {
         }
         _ => error,
     })
+}
+
+fn of_its_own(own: &str, from: &Path) -> Error {
+    let from = from.display();
+    let what =
+        format!("{own} has state of the job's own, which does not come from the savepoint {from}");
+    Error::new(ErrorCode::WrongState, what).hint(
+        "leave recovery.from out to go on from the folder; or give the job an empty one; or let it start over from the savepoint (recovery.start_over)",
+    )
+}
+
+fn not_brought(own: &str, from: &str) -> Error {
+    let what = format!("the job in {own} was to begin from the savepoint {from}, and has not yet");
+    Error::new(ErrorCode::WrongState, what).hint(format!(
+        "say recovery.from={from} again; or begin with nothing (recovery.start_over)"
+    ))
 }
 
 fn savepoint_place(from: &Path) -> String {

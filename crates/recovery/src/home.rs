@@ -102,8 +102,10 @@ impl Home {
             overtaken: None,
             _lock: lock,
         };
+        // As long as the job has not begun anew, its old state counts.
+        let counts = home.committed().is_some();
         home.begin(survival.starts_over)?;
-        home.bring(survival)?;
+        home.bring(survival, counts)?;
         Ok(home)
     }
 
@@ -170,6 +172,10 @@ impl Home {
             },
             origin: match (&self.record, starts_over) {
                 (Some(record), false) => record.origin.clone(),
+                _ => None,
+            },
+            bringing: match (&self.record, starts_over) {
+                (Some(record), false) => record.bringing.clone(),
                 _ => None,
             },
             epochs: Arc::new(epochs),
@@ -306,6 +312,8 @@ impl Home {
                 .map(|record| record.states.clone())
                 .unwrap_or_default(),
             origin: known.and_then(|record| record.origin.clone()),
+            // It has begun.
+            bringing: None,
             epochs: value,
         };
         if let Some((epoch, _)) = &told {

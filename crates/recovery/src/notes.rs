@@ -201,6 +201,7 @@ fn record_of(kept: Kept, states: Option<JobStates>) -> KeptRecord {
         told: BTreeMap::new(),
         states: states.map(|it| (0, Arc::new(it))).into_iter().collect(),
         origin: None,
+        bringing: None,
         epochs: Arc::new(EpochsRecord {
             committed: kept.committed,
             generation: Generation(newest.map_or(0, |newest| newest.generation)),

@@ -35,6 +35,13 @@ pub enum Notice {
         /// What becomes of its states.
         changes: StateDiff,
     },
+    /// The savepoint that the job is told to begin from can't be opened; it has begun from one before, and goes on from its own folder.
+    SavepointAway {
+        /// Which.
+        place: String,
+        /// Why it can't.
+        why: String,
+    },
     /// The program remembers something in another form than what is kept: it is read in that, and kept in its own from now on.
     Migrates {
         /// What becomes of each state.
@@ -129,6 +136,10 @@ impl fmt::Display for Notice {
                 write!(f, "begins from {place}, of epoch {} ({at})", epoch.0)?;
                 write_changes(f, changes)
             }
+            Notice::SavepointAway { place, why } => write!(
+                f,
+                "{place} can't be opened, so nobody knows whether it is the one that the job has begun from, as its own folder says, on which alone it goes on: {why}"
+            ),
             Notice::Migrates { changes } => {
                 f.write_str("reads what is kept in another form")?;
                 write_changes(f, changes)

@@ -59,6 +59,9 @@ pub(crate) struct KeptRecord {
     /// The savepoint that it began from, by its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<String>,
+    /// The savepoint that it is to begin from and has not yet, by its place: until then nothing counts of what is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bringing: Option<String>,
     /// What its conductor needs.
     pub(crate) epochs: Arc<EpochsRecord>,
 }
@@ -379,6 +382,7 @@ mod tests {
             told: BTreeMap::new(),
             states: BTreeMap::new(),
             origin: None,
+            bringing: None,
             epochs: Arc::new(EpochsRecord::new(job)),
         }
     }

@@ -179,7 +179,7 @@ impl KeptStates {
 }
 
 /// The place of a savepoint, as the process of the job will understand it as well, wherever that was started.
-fn whole_place(to: &Path) -> Result<PathBuf> {
+pub(crate) fn whole_place(to: &Path) -> Result<PathBuf> {
     match address_of(to) {
         Some(_) => Ok(to.to_path_buf()),
         None => absolute_path(to),

@@ -5,6 +5,7 @@
 mod windows;
 
 mod accounts;
+mod beginning;
 mod damaged;
 mod early;
 mod ends;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use ardea_core::ErrorCode;
 use ardea_recovery::{Dropping, KeptStates, Notice, SurvivalEnd, savepoint};
 use ardea_savepoint::{Savepoint, Verdict};
-use ardea_snapshot::{DiskFolder, Folder};
+use ardea_snapshot::DiskFolder;
 
 use crate::accounts::{self, ACCOUNTS, Job, RECORDS};
 use crate::site::{Told, held, often, quick, run, some_snapshots, survival, until, with};
@@ -20,12 +20,12 @@ use ardea_recovery::Survival;
 const NUMBERS: u64 = 20_000;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn open(place: &Path) -> Savepoint {
+pub fn open(place: &Path) -> Savepoint {
     Savepoint::open(Arc::new(DiskFolder::open(place).unwrap())).unwrap()
 }
 
 /// The same job elsewhere, with other numbers of instances.
-fn elsewhere(folder: &Path, instances: [u32; 3]) -> Windows {
+pub fn elsewhere(folder: &Path, instances: [u32; 3]) -> Windows {
     let output = folder.join("other");
     fs::create_dir_all(&output).unwrap();
     Windows {
@@ -168,46 +168,6 @@ fn a_job_with_state_of_its_own_begins_from_no_savepoint_but_goes_on_from_its_own
     assert_eq!(error.code(), ErrorCode::WrongState);
     let over = fresh().from_savepoint(&other).start_over(true);
     assert_eq!(run(&quick, &over).unwrap().end, SurvivalEnd::Completed);
-}
-
-/// A savepoint of a job that has come half way, in the folder `saved`.
-fn saved_half_way(folder: &Path) -> PathBuf {
-    let saved = folder.join("saved");
-    let job = held(folder, NUMBERS);
-    with(&job, &survival(folder), |handle| {
-        some_snapshots(handle);
-        handle.savepoint(&saved).unwrap();
-        handle.cancel();
-    })
-    .unwrap_err();
-    saved
-}
-
-/// The names of all files in a folder.
-fn files_in(folder: &Path) -> BTreeSet<String> {
-    let files = fs::read_dir(folder).unwrap();
-    files
-        .map(|file| file.unwrap().file_name().into_string().unwrap())
-        .collect()
-}
-
-#[test]
-fn the_folder_of_a_savepoint_is_refused_as_that_of_a_job_and_stays_as_it_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let saved = saved_half_way(folder.path());
-    let (job, before) = (elsewhere(folder.path(), [1, 1, 1]), files_in(&saved));
-    let within: Arc<dyn Folder> = Arc::new(DiskFolder::open(&saved).unwrap());
-    for survival in [Survival::in_folder(&saved), Survival::within(within)] {
-        for starts_over in [false, true] {
-            let survival = often(survival.clone()).start_over(starts_over);
-            let error = run(&job, &survival).unwrap_err();
-            assert_eq!(error.code(), ErrorCode::WrongState, "{error}");
-            let way_out = format!("recovery.from={}", saved.display());
-            assert!(error.what_next().unwrap().contains(&way_out), "{error}");
-            assert_eq!(files_in(&saved), before);
-        }
-    }
-    open(&saved).check().unwrap();
 }
 
 #[test]
