@@ -14,7 +14,8 @@ use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_cuts::block_config;
 use ardea_packing::JobDemand;
 use ardea_recovery::{
-    Dropping, address_of, note_remembered, open_place, place_of_savepoint, read_note, write_note,
+    Dropping, address_of, keep_apart, note_remembered, open_place, place_of_savepoint, read_note,
+    write_note,
 };
 use ardea_savepoint::{
     JobStates, Savepoint, SavepointManifest, SavepointOf, StateDiff, copy, diff,
@@ -148,6 +149,9 @@ pub fn save(
     states: &JobStates,
     to: &Path,
 ) -> Result<SavepointManifest> {
+    if let Place::Folder(own) | Place::Both(own) = &promise.place {
+        keep_apart(to, own)?;
+    }
     let snapshot = open_kept((&promise.place, shelter), job, kept)?;
     let of = SavepointOf {
         snapshot: &snapshot,

@@ -184,6 +184,13 @@ fn a_savepoint_of_a_cluster_is_what_another_job_of_it_begins_from() {
     assert_eq!(manifest.states().vertices["counts"].states.len(), 1);
     let again = save((&promise, None), job_of, LEFT, &states, &to).unwrap_err();
     assert_eq!(again.code(), ErrorCode::WrongState);
+    let Place::Folder(own) = &promise.place else {
+        panic!("{}", promise.place);
+    };
+    let within = own.join("saved");
+    let error = save((&promise, None), job_of, LEFT, &states, &within).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::WrongState);
+    assert!(!within.exists());
 
     let from = to.display().to_string();
     let next = job(place.path(), 2, Schema::I64, &[("recovery.from", &from)]);

@@ -53,6 +53,10 @@ impl Folder for Mirrored {
         Ok(listed)
     }
 
+    fn is_empty(&self) -> Result<bool> {
+        self.kept.is_empty()
+    }
+
     fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {
         // What stayed there would be read.
         self.quick.remove(files)?;

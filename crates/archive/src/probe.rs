@@ -169,6 +169,10 @@ impl Folder for SeenFolder {
         self.0.list()
     }
 
+    fn is_empty(&self) -> Result<bool> {
+        self.0.is_empty()
+    }
+
     fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {
         self.0.remove(files)
     }

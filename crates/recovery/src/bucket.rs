@@ -1,6 +1,7 @@
 //! Snapshots and savepoints in a folder, or in a bucket of an object store, if this was built with the feature `s3`.
 
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
@@ -72,6 +73,53 @@ fn as_segment(name: &str) -> String {
     segment
 }
 
+/// Refuses a savepoint in the place of the job's own snapshots, or in a part of that, which goes with it when somebody removes that.
+///
+/// # Errors
+/// `WrongState`.
+pub fn keep_apart(savepoint: &Path, own: &Path) -> Result<()> {
+    if !is_within(savepoint, own) {
+        return Ok(());
+    }
+    let (savepoint, own) = (savepoint.display(), own.display());
+    let what =
+        format!("{savepoint} is no place for a savepoint: {own} is that of the job's snapshots");
+    Err(Error::new(ErrorCode::WrongState, what)
+        .hint("give each savepoint a folder of its own, outside of that"))
+}
+
+/// Whether a place is that one, or a part of it. None of them need be there.
+fn is_within(place: &Path, of: &Path) -> bool {
+    match (address_of(place), address_of(of)) {
+        (Some(place), Some(of)) => {
+            // What stands behind these names the store.
+            let parts = |address: &str| {
+                let end = address.find(['?', '#']).unwrap_or(address.len());
+                let (path, store) = address.split_at(end);
+                (
+                    format!("{}/", path.trim_end_matches('/')),
+                    store.to_string(),
+                )
+            };
+            let ((place, of_place), (of, of_own)) = (parts(place), parts(of));
+            place.starts_with(&of) && of_place == of_own
+        }
+        (None, None) => resolved(place).starts_with(resolved(of)),
+        _ => false,
+    }
+}
+
+/// A path without links, as far as it is there.
+fn resolved(path: &Path) -> PathBuf {
+    let whole = absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    for there in whole.ancestors() {
+        if let (Ok(found), Ok(rest)) = (fs::canonicalize(there), whole.strip_prefix(there)) {
+            return found.join(rest);
+        }
+    }
+    whole
+}
+
 /// Opens the place of snapshots, or of a savepoint that is to be written: a folder, which is made if it isn't there, or a part of a bucket.
 ///
 /// # Errors
@@ -131,4 +179,39 @@ fn unreachable_by_this(address: &str) -> Error {
         format!("{address} is in an object store, and the program {program} was built without one");
     Error::new(ErrorCode::InvalidConfig, what)
         .hint("build it with the feature `s3` of ardea, or name a folder")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_savepoint_is_kept_apart_from_the_snapshots_of_its_job() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        fs::create_dir(at("state")).unwrap();
+        std::os::unix::fs::symlink(at("state"), at("link")).unwrap();
+        for inside in [
+            "state",
+            "state/saved",
+            "link/saved",
+            "state/../state/saved/x",
+        ] {
+            let error = keep_apart(&at(inside), &at("state")).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::WrongState, "{inside}");
+        }
+        for outside in ["saved", "state-saved", "state/../saved"] {
+            keep_apart(&at(outside), &at("state")).unwrap();
+        }
+        let own = Path::new("s3://states/jobs/words?region=x");
+        for (to, is_inside) in [
+            ("s3://states/jobs/words/saved?region=x", true),
+            ("s3://states/jobs/words/?region=x", true),
+            ("s3://states/jobs/words-saved?region=x", false),
+            ("s3://states/saved?region=x", false),
+            ("saved", false),
+        ] {
+            assert_eq!(keep_apart(Path::new(to), own).is_err(), is_inside, "{to}");
+        }
+    }
 }

@@ -61,7 +61,9 @@ mod requests;
 mod saving;
 
 pub use ardea_savepoint::Dropping;
-pub use bucket::{address_of, check_address, is_missing, open_place, part_of, place_of_savepoint};
+pub use bucket::{
+    address_of, check_address, is_missing, keep_apart, open_place, part_of, place_of_savepoint,
+};
 pub use embedded::Embedded;
 pub use looking::{Looked, LookedSnapshot, look};
 pub use notes::{KeptNotes, note_remembered, read_note, write_note};

@@ -10,7 +10,7 @@ use ardea_savepoint::{JobStates, Savepoint, SavepointManifest, SavepointOf};
 use ardea_snapshot::SnapshotId;
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::{address_of, open_place, place_of_savepoint};
+use crate::bucket::{address_of, keep_apart, open_place, place_of_savepoint};
 use crate::home::Visit;
 use crate::lock::FolderLock;
 use crate::requests::Asked;
@@ -26,7 +26,7 @@ pub const SAVING: Duration = Duration::from_secs(600);
 /// one that doesn't run it is what its newest committed epoch has left.
 ///
 /// # Errors
-/// `WrongState` if something is in `to`, or the job doesn't answer in time; `NoSuchSnapshot` if nothing is committed yet; `ReadFailed` if
+/// `WrongState` if something is in `to`, or it is within `folder`, or the job doesn't answer in time; `NoSuchSnapshot` if nothing is committed yet; `ReadFailed` if
 /// there is
 /// no such folder; what reading and writing returns.
 pub fn savepoint(folder: &Path, to: &Path, patience: Duration) -> Result<SavepointManifest> {
@@ -34,6 +34,7 @@ pub fn savepoint(folder: &Path, to: &Path, patience: Duration) -> Result<Savepoi
     let deadline = Instant::now() + patience;
     // What is no job's folder is neither locked nor written to.
     Visit::of(folder)?;
+    keep_apart(&to, folder)?;
     loop {
         let tried = match has_job(folder) {
             true => of_running(folder, &to, deadline),

@@ -160,7 +160,7 @@ impl SurvivingHandle {
     /// state there while the job goes on. Waits until it is there.
     ///
     /// # Errors
-    /// `WrongState` if the job has ended or is ending, or something is in the folder; whatever keeps the epoch from being committed, or the
+    /// `WrongState` if the job has ended or is ending, something is in the folder, or it is within that of the job's snapshots; whatever keeps the epoch from being committed, or the
     /// savepoint from being written.
     pub fn savepoint(&self, folder: impl Into<PathBuf>) -> Result<SavepointManifest> {
         let (answer, answered) = channel();

@@ -50,10 +50,10 @@ impl Savepoint {
     /// but files that it would have had may be.
     pub fn write(folder: Arc<dyn Folder>, of: SavepointOf<'_>) -> Result<Self> {
         let place = folder.place();
-        if !folder.list()?.is_empty() {
+        if !folder.is_empty()? {
             let what = format!("there is something in {place} already");
             return Err(Error::new(ErrorCode::WrongState, what).hint(
-                "give each savepoint a folder of its own; one that was not finished has no savepoint.manifest, and can be removed",
+                "give each savepoint a folder of its own; remove this one only if it is what is left of a savepoint that was not finished: that has files block-… and snapshot-…, no savepoint.manifest, and nothing else",
             ));
         }
         let SavepointOf {

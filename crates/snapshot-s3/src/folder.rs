@@ -73,11 +73,15 @@ impl S3Folder {
 
     /// Whether the bucket is there and lets us in, by one request, however much is in it.
     fn answers(&self) -> Result<()> {
+        self.has_something().map(drop)
+    }
+
+    /// Whether any object's name begins with the prefix, by one request.
+    fn has_something(&self) -> Result<bool> {
         let (store, prefix) = (Arc::clone(&self.store), self.prefix.clone());
         let first = self.wait(async move { store.list(Some(&prefix)).try_next().await })?;
         let first = first.map_err(|error| self.unread("the folder itself", &error))?;
-        drop(first);
-        Ok(())
+        Ok(first.is_some())
     }
 
     fn path(&self, name: &FileName) -> Path {
@@ -191,6 +195,10 @@ impl Folder for S3Folder {
             })
         });
         Ok(listed.collect())
+    }
+
+    fn is_empty(&self) -> Result<bool> {
+        Ok(!self.has_something()?)
     }
 
     fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {

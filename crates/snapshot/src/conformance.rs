@@ -39,6 +39,7 @@ fn names(folder: &dyn Folder) -> BTreeSet<String> {
 
 fn written_until_removed(folder: &dyn Folder) {
     assert_eq!(folder.read(&name("a")).expect("read"), None);
+    assert!(folder.is_empty().expect("listed"));
     for content in [&b""[..], b"x", &[7; 100_000]] {
         let name = name(&format!("f{}", content.len()));
         folder.write(&name, content).expect("written");
@@ -49,6 +50,7 @@ fn written_until_removed(folder: &dyn Folder) {
             .find(|file| file.name == name)
             .expect("it is there");
         assert_eq!(file.bytes, content.len() as u64);
+        assert!(!folder.is_empty().expect("listed"));
     }
     let gone = [
         (name("f1"), FileState::Whole),

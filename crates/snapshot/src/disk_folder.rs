@@ -221,6 +221,12 @@ impl Folder for DiskFolder {
         Ok(found)
     }
 
+    fn is_empty(&self) -> Result<bool> {
+        let mut entries = fs::read_dir(&self.path)
+            .map_err(|error| unreadable("the folder itself", &self.place(), error))?;
+        Ok(entries.next().is_none())
+    }
+
     fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {
         if files.is_empty() {
             return Ok(());

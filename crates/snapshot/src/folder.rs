@@ -48,6 +48,14 @@ pub trait Folder: Send + Sync + fmt::Debug {
     /// `ReadFailed`.
     fn list(&self) -> Result<Vec<Listed>>;
 
+    /// Whether nothing is in the place, other things than files of such names included, where it can tell them.
+    ///
+    /// # Errors
+    /// `ReadFailed`.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.list()?.is_empty())
+    }
+
     /// Removes files, durably, as [`write`](Self::write) says. Those that are gone already are no failure.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_savepoint::{Savepoint, SavepointManifest, SavepointOf};
 
 use super::Driver;
-use crate::bucket::open_place;
+use crate::bucket::{keep_apart, open_place};
 use crate::life::Event;
 use crate::requests::Mailbox;
 use crate::surviving::has_ended;
@@ -111,6 +111,10 @@ impl Driver<'_> {
     pub(super) fn save(&mut self, wish: SaveWish) {
         if self.done.is_some() {
             return (wish.answer)(Err(has_ended(self.with.job.job_name())));
+        }
+        let own = self.survival.directory();
+        if let Some(Err(error)) = own.map(|own| keep_apart(&wish.to, own)) {
+            return (wish.answer)(Err(error));
         }
         self.command(EpochsCommand::Savepoint);
         self.saving.asked.insert(self.commands, wish);

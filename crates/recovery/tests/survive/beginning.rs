@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use ardea_core::ErrorCode;
-use ardea_recovery::{Notice, Survival, SurvivalEnd};
+use ardea_recovery::{Notice, Survival, SurvivalEnd, savepoint};
 use ardea_snapshot::{DiskFolder, Folder};
 
 use crate::savepoints::{elsewhere, open};
@@ -15,6 +16,7 @@ use crate::site::{Told, held, often, run, some_snapshots, survival, with};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 20_000;
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A savepoint of a job that has come half way, in the folder `saved`.
 fn saved_half_way(folder: &Path) -> PathBuf {
@@ -160,4 +162,39 @@ fn a_job_that_has_begun_from_a_savepoint_needs_it_no_more() {
     assert_eq!(error.code(), ErrorCode::SnapshotDamaged, "{error}");
     // Until it has begun anew what it had counts.
     assert_eq!(goes_on(&quick), SurvivalEnd::CompletedBefore);
+}
+
+#[test]
+fn a_savepoint_is_written_neither_among_other_things_nor_within_the_folder_of_its_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let (state, at) = (folder.path().join("state"), |name: &str| {
+        folder.path().join(name)
+    });
+    fs::create_dir_all(at("folders/one")).unwrap();
+    fs::create_dir(at("notes")).unwrap();
+    fs::write(at("notes/My notes.txt"), "mine").unwrap();
+    let refuses = |save: &dyn Fn(&Path) -> ardea_core::Result<()>| {
+        for to in ["folders", "notes"] {
+            let error = save(&at(to)).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::WrongState, "{error}");
+            let hint = error.what_next().unwrap();
+            assert!(hint.contains("no savepoint.manifest"), "{hint}");
+            assert_eq!(files_in(&at(to)).len(), 1);
+        }
+        for to in ["state", "state/saved"] {
+            let error = save(&at(to)).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::WrongState, "{error}");
+            assert!(!error.to_string().contains("savepoint.manifest"), "{error}");
+        }
+        assert!(!at("state/saved").exists());
+    };
+    let job = held(folder.path(), NUMBERS);
+    with(&job, &survival(folder.path()), |handle| {
+        some_snapshots(handle);
+        refuses(&|to| handle.savepoint(to).map(drop));
+        refuses(&|to| savepoint(&state, to, PATIENCE).map(drop));
+        handle.stop();
+    })
+    .unwrap();
+    refuses(&|to| savepoint(&state, to, PATIENCE).map(drop));
 }
