@@ -65,8 +65,8 @@ where
 ///   of it can't be put back.
 /// * A job that keeps its state goes on with the record that comes next. The files are those that were listed when it first started; one that
 ///   is to read another path by then fails if it has files left of the one before. Where another number of instances goes on, what is left is
-///   dealt out anew. A compressed file is unpacked again up to that record. A file that is shorter by then, or has another content before that
-///   record, fails the job. Pipes and devices can't be read in such a job.
+///   dealt out anew. A compressed file is unpacked again up to that record. A file that is shorter by then, or has other content right before that
+///   record, fails the job; what was changed further ahead is not noticed. Pipes and devices can't be read in such a job.
 #[derive(Debug)]
 pub struct FileSource<T, D> {
     pub(super) path: PathBuf,
