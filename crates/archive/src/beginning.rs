@@ -14,8 +14,8 @@ use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_cuts::block_config;
 use ardea_packing::JobDemand;
 use ardea_recovery::{
-    Dropping, address_of, keep_apart, note_remembered, open_place, place_of_savepoint, read_note,
-    write_note,
+    Dropping, address_of, keep_apart, note_remembered, open_place, past_damage, place_of_savepoint,
+    read_note, write_note,
 };
 use ardea_savepoint::{
     JobStates, Savepoint, SavepointManifest, SavepointOf, StateDiff, copy, diff,
@@ -152,13 +152,18 @@ pub fn save(
     if let Place::Folder(own) | Place::Both(own) = &promise.place {
         keep_apart(to, own)?;
     }
-    let snapshot = open_kept((&promise.place, shelter), job, kept)?;
+    let damaged = |error| match &promise.place {
+        // There are no files to restore.
+        Place::Memory => lost(&promise.place, error),
+        _ => past_damage(error, Some(&job.name)),
+    };
+    let snapshot = open_kept((&promise.place, shelter), job, kept).map_err(damaged)?;
     let of = SavepointOf {
         snapshot: &snapshot,
         states,
         threads: threads(),
     };
-    let written = Savepoint::write(open_place(to)?, of)?;
+    let written = Savepoint::write(open_place(to)?, of).map_err(damaged)?;
     Ok(written.manifest().clone())
 }
 

@@ -57,7 +57,7 @@ mod beginning;
 mod remembered;
 
 pub use archives::Archives;
-pub use ardea_recovery::address_of;
+pub use ardea_recovery::{address_of, recover_command};
 pub use ardea_savepoint::{JobStates, SavepointManifest};
 pub use beginning::{compare, kept_states, make_room, save};
 pub use binder::{Told, ToldOfEpoch};

@@ -4,6 +4,7 @@ use ardea_api::{
     ContainerState, ContainerView, EpochsView, JobDescription, JobSummary, MasterView, NoteView,
     Phase, Plans, ProblemView, ProgramView, UpgradeView, VertexView,
 };
+use ardea_archive::recover_command;
 use ardea_control::{Intent, JobDefinition, Upgrade, UpgradeEnd};
 use ardea_core::Error;
 use ardea_master::{FailureView, JobView, StoredJob};
@@ -48,8 +49,9 @@ pub(crate) fn summary(view: &JobView) -> JobSummary {
 
 /// Why a job waits for somebody to decide, and what can be decided.
 fn with_ways_out(why: &str, job: &str) -> String {
+    let recover = recover_command(job);
     format!(
-        "{why}; its sources read nothing: mend the cause, then `ardea recover {job}` (--from EPOCH goes back further, --from-nothing begins anew), or `ardea kill {job}`"
+        "{why}; its sources read nothing: mend the cause, then {recover}, or `ardea kill {job}`"
     )
 }
 

@@ -5,6 +5,9 @@ use std::time::Duration;
 use ardea_control::SafeMode;
 use ardea_core::{Epoch, Error, ErrorCode};
 
+/// What can be done about a damaged snapshot of a job of one process.
+const PAST_DAMAGE: &str = "restore the file from a copy; or take an earlier snapshot (recovery.go_back), which publishes again what was published since; or begin with nothing (recovery.start_over)";
+
 /// Whether trying again can't help: what comes of the job itself or its settings, and what somebody wanted.
 pub(crate) fn is_final(error: &Error) -> bool {
     matches!(
@@ -68,6 +71,23 @@ impl Left {
     }
 }
 
+/// How a job of a cluster that waits in safe mode goes on, for people.
+pub fn recover_command(job: &str) -> String {
+    format!("`ardea recover {job}` (--from EPOCH goes back further, --from-nothing begins anew)")
+}
+
+/// Says of a job's snapshot that is damaged or gone how the job goes on: one of a cluster if that is named.
+pub fn past_damage(error: Error, of_cluster: Option<&str>) -> Error {
+    match (is_of_snapshot(&error), of_cluster) {
+        (true, None) => error.hint(PAST_DAMAGE),
+        (true, Some(job)) => error.hint(format!(
+            "restore the file from a copy; or, if the job is in safe mode for it, {}: what was published since is published again",
+            recover_command(job)
+        )),
+        (false, _) => error,
+    }
+}
+
 /// The error of a job that waits for somebody to decide, which one in a single process does by ending.
 pub(crate) fn gave_up(job: &str, why: &SafeMode, last: Option<Error>, left: &Left) -> Error {
     match why {
@@ -90,9 +110,7 @@ pub(crate) fn gave_up(job: &str, why: &SafeMode, last: Option<Error>, left: &Lef
                 ),
                 None => format!("the job {job:?} can't begin"),
             };
-            let error = Error::new(ErrorCode::SnapshotDamaged, what).hint(
-                "restore the file from a copy; or take an earlier snapshot (recovery.go_back), which publishes again what was published since; or begin with nothing (recovery.start_over)",
-            );
+            let error = past_damage(Error::new(ErrorCode::SnapshotDamaged, what), None);
             match last {
                 Some(last) => error.because(last.without_hint()),
                 None => error.because(why.clone()),
@@ -150,6 +168,18 @@ mod tests {
         let error = gave_up("words", &why, Some(last), &left);
         assert!(error.to_string().contains("in memory"), "{error}");
         assert!(error.what_next().unwrap().contains("snapshots.folder"));
+    }
+
+    #[test]
+    fn of_a_damaged_snapshot_it_is_said_how_the_job_goes_on_where_it_is() {
+        let damaged = |of| {
+            let error = Error::new(ErrorCode::SnapshotDamaged, "x").hint("y");
+            past_damage(error, of).what_next().unwrap().to_string()
+        };
+        assert!(damaged(None).contains("recovery.go_back"));
+        assert!(damaged(Some("words")).contains("`ardea recover words` (--from EPOCH"));
+        let other = Error::new(ErrorCode::DiskFull, "x").hint("y");
+        assert_eq!(past_damage(other, None).what_next(), Some("y"));
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub use bucket::{
     address_of, check_address, is_missing, keep_apart, open_place, part_of, place_of_savepoint,
 };
 pub use embedded::Embedded;
+pub use failure::{past_damage, recover_command};
 pub use looking::{Looked, LookedSnapshot, look};
 pub use notes::{KeptNotes, note_remembered, read_note, write_note};
 pub use notice::Notice;

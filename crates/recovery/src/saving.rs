@@ -11,6 +11,7 @@ use ardea_snapshot::SnapshotId;
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::{address_of, keep_apart, open_place, place_of_savepoint};
+use crate::failure::past_damage;
 use crate::home::Visit;
 use crate::lock::FolderLock;
 use crate::requests::Asked;
@@ -107,7 +108,12 @@ fn of_stopped(folder: &Path, to: &Path) -> Tried {
 /// What the newest committed epoch has left.
 fn copy_of(folder: &Path, to: &Path) -> Result<SavepointManifest> {
     // What the last one has written before it ended.
-    let Visit { record, store, .. } = Visit::of(folder)?;
+    let Visit {
+        record,
+        store,
+        is_of_cluster,
+        ..
+    } = Visit::of(folder)?;
     let epoch = record.epochs.committed.ok_or_else(|| {
         let what = format!(
             "no epoch of the job in {} is committed yet",
@@ -118,14 +124,16 @@ fn copy_of(folder: &Path, to: &Path) -> Result<SavepointManifest> {
     })?;
     let kept = record.epochs.snapshot(epoch);
     let generation = kept.map_or(0, |kept| kept.generation.0);
-    let snapshot = store.snapshot(SnapshotId::new(generation, epoch))?;
+    let damaged = |error| past_damage(error, is_of_cluster.then_some(&*record.job));
+    let snapshot = store.snapshot(SnapshotId::new(generation, epoch));
+    let snapshot = snapshot.map_err(damaged)?;
     let nothing = JobStates::default();
     let of = SavepointOf {
         snapshot: &snapshot,
         states: record.states_of(epoch).unwrap_or(&nothing),
         threads: ardea_engine::allowed_cores().len().clamp(1, 4),
     };
-    let made = Savepoint::write(open_place(to)?, of)?;
+    let made = Savepoint::write(open_place(to)?, of).map_err(damaged)?;
     Ok(made.manifest().clone())
 }
 

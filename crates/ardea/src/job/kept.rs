@@ -7,12 +7,15 @@ use ardea_api::{SnapshotVertexView, SnapshotView, SnapshotsView};
 use ardea_archive::view_of;
 use ardea_core::settings::readable_bytes;
 use ardea_core::{Error, ErrorCode, Result, shown};
-use ardea_recovery::{Looked, address_of, look};
+use ardea_recovery::{Looked, address_of, look, past_damage};
 use serde_json::{Value, json};
 
 /// The snapshots of a job, in its folder or on its cluster: `ardea snapshots`.
 #[derive(Clone, Debug)]
-pub struct KeptJob(SnapshotsView);
+pub struct KeptJob {
+    seen: SnapshotsView,
+    is_of_cluster: bool,
+}
 
 impl KeptJob {
     /// Looks into a folder; with `check` reads all that is there, and verifies it.
@@ -25,11 +28,14 @@ impl KeptJob {
 
     /// As a cluster tells it.
     pub fn of(view: SnapshotsView) -> Self {
-        KeptJob(view)
+        KeptJob {
+            seen: view,
+            is_of_cluster: true,
+        }
     }
 
     fn looked(folder: &Path, looked: &Looked, checked: bool) -> Self {
-        KeptJob(SnapshotsView {
+        let seen = SnapshotsView {
             job: looked.job.clone(),
             folder: folder.display().to_string(),
             state: state(looked, folder).to_string(),
@@ -37,23 +43,28 @@ impl KeptJob {
             committed: looked.committed.map(|epoch| epoch.0),
             checked,
             snapshots: looked.snapshots.iter().map(view_of).collect(),
-        })
+        };
+        KeptJob {
+            seen,
+            is_of_cluster: looked.is_of_cluster,
+        }
     }
 
     /// The first thing that is damaged, the newest snapshot first.
     pub fn damage(&self) -> Option<Error> {
-        let snapshots = self.0.snapshots.iter().rev();
+        let snapshots = self.seen.snapshots.iter().rev();
         let mut damages = snapshots.filter_map(|snapshot| snapshot.damage.as_ref());
         damages.next().map(|damage| {
             let code = ErrorCode::named(&damage.code).unwrap_or(ErrorCode::SnapshotDamaged);
-            Error::new(code, damage.message.clone())
-                .hint("restore it from a copy, or go on from an earlier snapshot; check the disk")
+            let of_cluster = self.is_of_cluster.then_some(&*self.seen.job);
+            let error = Error::new(code, damage.message.clone()).hint("check the disk");
+            past_damage(error, of_cluster)
         })
     }
 
     /// All of it as one object.
     pub fn to_json(&self) -> Value {
-        json!(self.0)
+        json!(self.seen)
     }
 }
 
@@ -73,7 +84,7 @@ fn state(looked: &Looked, folder: &Path) -> &'static str {
 
 impl fmt::Display for KeptJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seen = &self.0;
+        let seen = &self.seen;
         let (job, folder) = (shown(&seen.job), shown(&seen.folder));
         write!(f, "{job} in {folder}: {}", seen.state)?;
         if let Some(holder) = &seen.held_by {
@@ -250,6 +261,15 @@ mod tests {
             text.contains("epoch 7 by vertex\n") && text.contains("counts"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn of_damage_it_is_said_how_the_job_goes_on_where_it_runs() {
+        let mut kept = kept();
+        let hint = |kept: &KeptJob| kept.damage().unwrap().what_next().unwrap().to_string();
+        assert!(hint(&kept).contains("recovery.go_back"));
+        kept = KeptJob::of(kept.seen);
+        assert!(hint(&kept).contains("`ardea recover words` (--from EPOCH"));
     }
 
     #[test]

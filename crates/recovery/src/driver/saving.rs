@@ -13,6 +13,7 @@ use ardea_savepoint::{Savepoint, SavepointManifest, SavepointOf};
 
 use super::Driver;
 use crate::bucket::{keep_apart, open_place};
+use crate::failure::past_damage;
 use crate::life::Event;
 use crate::requests::Mailbox;
 use crate::surviving::has_ended;
@@ -145,7 +146,7 @@ impl Driver<'_> {
             Ok(snapshot) => snapshot,
             Err(error) => {
                 self.wrote(epoch);
-                (wish.answer)(Err(error));
+                (wish.answer)(Err(past_damage(error, None)));
                 return true;
             }
         };
@@ -166,7 +167,8 @@ impl Driver<'_> {
                 };
                 Savepoint::write(folder, of)
             });
-            writing.end(made.map(|made| made.manifest().clone()));
+            let made = made.map(|made| made.manifest().clone());
+            writing.end(made.map_err(|error| past_damage(error, None)));
         };
         let spawned = thread::Builder::new().name("ardea-savepoint".into());
         // If there is no thread, what was to be written goes, and says so.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ardea_core::{ErrorCode, Guarantee};
-use ardea_recovery::{Notice, look};
+use ardea_recovery::{Notice, SAVING, look, savepoint};
 
 use crate::site::{Told, held, quick, run, survival, until, with};
 use crate::windows::Windows;
@@ -55,7 +55,10 @@ fn an_exactly_once_job_does_not_go_on_from_an_older_snapshot_unless_it_may() {
     let name = manifest.file_name().unwrap().to_str().unwrap();
     assert!(error.to_string().contains(name), "{error}");
     assert!(error.what_next().unwrap().contains("recovery.go_back"));
-    let looked = look(&folder.path().join("state"), true).unwrap();
+    let state = folder.path().join("state");
+    let error = savepoint(&state, &folder.path().join("saved"), SAVING).unwrap_err();
+    assert!(error.what_next().unwrap().contains("recovery.go_back"));
+    let looked = look(&state, true).unwrap();
     assert!(looked.snapshots.last().unwrap().report.is_err());
     let told = Told::default();
     run(&job, &told.of(survival(folder.path())).go_back(true)).unwrap();
