@@ -14,8 +14,8 @@ use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_cuts::block_config;
 use ardea_packing::JobDemand;
 use ardea_recovery::{
-    Dropping, address_of, keep_apart, note_remembered, open_place, past_damage, place_of_savepoint,
-    read_note, write_note,
+    Dropping, address_of, is_missing, keep_apart, no_savepoint, note_remembered, open_place,
+    past_damage, place_of_savepoint, read_note, write_note,
 };
 use ardea_savepoint::{
     JobStates, Savepoint, SavepointManifest, SavepointOf, StateDiff, copy, diff,
@@ -62,12 +62,20 @@ struct Beginning {
 /// to be made. If it is to begin from a savepoint, compares what is in that with what the job remembers, and reads none of it.
 ///
 /// # Errors
-/// As [`Promise::of`]; if the folder can't be made, or written to; `InvalidJob` if the job can't go on from the savepoint, with all
+/// As [`Promise::of`]; `WrongState` if the folder of all jobs is a savepoint's; if that of this one can't be made, or written to; `InvalidJob` if the job can't go on from the savepoint, with all
 /// reasons; what opening that returns.
 pub fn make_room(definition: &JobDefinition, demand: &JobDemand, shelter: Way<'_>) -> Result<()> {
     let Some(promise) = Promise::of(definition)? else {
         return Ok(());
     };
+    // Each job's folder is within that one; whoever names a savepoint there means to begin from it.
+    let named = definition.settings.get("snapshots.folder");
+    let named = named
+        .filter(|_| promise.place != Place::Memory)
+        .map(Path::new);
+    if let Some(named) = named.filter(|named| !is_missing(named)) {
+        no_savepoint(open_place(named)?)?;
+    }
     let from = promise.from.as_ref();
     if from.is_none() && !promise.dropping.is_empty() {
         let what = "state is to be dropped, and the job does not begin from a savepoint";

@@ -174,6 +174,30 @@ fn a_job_that_can_not_read_the_state_is_refused_before_anything_is_made_for_it()
 }
 
 #[test]
+fn no_savepoint_is_within_the_folder_of_its_job_and_no_folder_of_a_job_within_a_savepoint() {
+    let place = tempfile::tempdir().unwrap();
+    let old = with_state(place.path());
+    let promise = Promise::of(&old.definition).unwrap().unwrap();
+    let (job_of, states) = (&old.definition.job, states_in(&old.demand));
+    let save_to = |to: &Path| save((&promise, None), job_of, LEFT, &states, to);
+    let Place::Folder(own) = &promise.place else {
+        panic!("{}", promise.place);
+    };
+    let within = own.join("saved");
+    assert_eq!(save_to(&within).unwrap_err().code(), ErrorCode::WrongState);
+    assert!(!within.exists());
+    let saved = place.path().join("saved");
+    save_to(&saved).unwrap();
+    let files = || std::fs::read_dir(&saved).unwrap().count();
+    let before = files();
+    let new = job(&saved, 2, Schema::I64, &[]);
+    let error = make_room(&new.definition, &new.demand, None).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::WrongState);
+    assert!(error.what_next().unwrap().contains("recovery.from="));
+    assert_eq!(files(), before);
+}
+
+#[test]
 fn a_savepoint_of_a_cluster_is_what_another_job_of_it_begins_from() {
     let place = tempfile::tempdir().unwrap();
     let old = with_state(place.path());
@@ -184,13 +208,6 @@ fn a_savepoint_of_a_cluster_is_what_another_job_of_it_begins_from() {
     assert_eq!(manifest.states().vertices["counts"].states.len(), 1);
     let again = save((&promise, None), job_of, LEFT, &states, &to).unwrap_err();
     assert_eq!(again.code(), ErrorCode::WrongState);
-    let Place::Folder(own) = &promise.place else {
-        panic!("{}", promise.place);
-    };
-    let within = own.join("saved");
-    let error = save((&promise, None), job_of, LEFT, &states, &within).unwrap_err();
-    assert_eq!(error.code(), ErrorCode::WrongState);
-    assert!(!within.exists());
 
     let from = to.display().to_string();
     let next = job(place.path(), 2, Schema::I64, &[("recovery.from", &from)]);

@@ -200,11 +200,11 @@ impl Home {
     }
 }
 
-/// Refuses the folder of a savepoint as that of a job: the job would collect the savepoint's snapshot as one of its own. Changes nothing.
+/// Refuses the folder of a savepoint as that of jobs: one would collect the savepoint's snapshot as one of its own. Changes nothing.
 ///
 /// # Errors
 /// `WrongState` if a savepoint is there, whole or not; what reading returns.
-pub(crate) fn no_savepoint(folder: Arc<dyn Folder>) -> Result<Arc<dyn Folder>> {
+pub fn no_savepoint(folder: Arc<dyn Folder>) -> Result<Arc<dyn Folder>> {
     if folder.read(&SavepointManifest::file()?)?.is_none() {
         return Ok(folder);
     }

@@ -61,6 +61,7 @@ mod requests;
 mod saving;
 
 pub use ardea_savepoint::Dropping;
+pub use bringing::no_savepoint;
 pub use bucket::{
     address_of, check_address, is_missing, keep_apart, open_place, part_of, place_of_savepoint,
 };
