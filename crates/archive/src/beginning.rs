@@ -68,14 +68,7 @@ pub fn make_room(definition: &JobDefinition, demand: &JobDemand, shelter: Way<'_
     let Some(promise) = Promise::of(definition)? else {
         return Ok(());
     };
-    // Each job's folder is within that one; whoever names a savepoint there means to begin from it.
-    let named = definition.settings.get("snapshots.folder");
-    let named = named
-        .filter(|_| promise.place != Place::Memory)
-        .map(Path::new);
-    if let Some(named) = named.filter(|named| !is_missing(named)) {
-        no_savepoint(open_place(named)?)?;
-    }
+    is_no_savepoint(definition, &promise)?;
     let from = promise.from.as_ref();
     if from.is_none() && !promise.dropping.is_empty() {
         let what = "state is to be dropped, and the job does not begin from a savepoint";
@@ -84,6 +77,16 @@ pub fn make_room(definition: &JobDefinition, demand: &JobDemand, shelter: Way<'_
     }
     let from = from.map(Elsewhere::savepoint).transpose()?;
     make((&promise, shelter), &definition.job, demand, from.as_ref())
+}
+
+/// Refuses a savepoint as the folder of all jobs, within which that of this one is: who names one there means to begin from it.
+fn is_no_savepoint(definition: &JobDefinition, promise: &Promise) -> Result<()> {
+    let named = definition.settings.get("snapshots.folder");
+    let named = named.filter(|_| promise.place != Place::Memory);
+    match named.map(Path::new).filter(|named| !is_missing(named)) {
+        Some(named) => no_savepoint(open_place(named)?).map(drop),
+        None => Ok(()),
+    }
 }
 
 /// Makes ready that a job goes on from what another of its name has left; gives its definition as it has to be stored for that.
@@ -111,6 +114,7 @@ pub(crate) fn follow(next: &Successor, left: &Left<'_>, shelter: Way<'_>) -> Res
         Error::new(ErrorCode::InvalidConfig, what)
             .hint("give it a guarantee, as the one before has")
     })?;
+    is_no_savepoint(&definition, &promise)?;
     let demand = &next.demand;
     make((&promise, shelter), &definition.job, demand, from.as_ref())?;
     Ok(definition)

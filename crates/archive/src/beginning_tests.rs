@@ -193,7 +193,7 @@ fn no_savepoint_is_within_the_folder_of_its_job_and_no_folder_of_a_job_within_a_
     let new = job(&saved, 2, Schema::I64, &[]);
     let error = make_room(&new.definition, &new.demand, None).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WrongState);
-    assert!(error.what_next().unwrap().contains("recovery.from="));
+    assert!(error.what_next().unwrap().contains("recovery.from"));
     assert_eq!(files(), before);
 }
 

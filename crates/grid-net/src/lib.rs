@@ -8,7 +8,7 @@
 //! * [`GridConfig`], [`Grid`]: a member, and how it is started;
 //! * [`GridMap`]: what people use; [`MapReads`]: reading without waiting; [`MapListener`], [`MapEvent`]: hearing what happens to it; [`NearCache`]: reading here what others keep; [`Plain`]: keys and values as bytes;
 //! * [`GridQueue`], [`GridRing`]: values in the order in which they were added;
-//! * `driver`: drives a member, `helm`: in which thread, `orders`: what it is to do, `asking`: how it is asked, `asker`: who waits for outcomes, `ears`: who hears what happens, `room`: how much may be under way,
+//! * `driver`: drives a member, `helm`: in which thread, `orders`: what it is to do, `asking`: how it is asked, `many`: for much at a time, `asker`: who waits for outcomes, `ears`: who hears what happens, `room`: how much may be under way,
 //!   `standing`: what is known of the member outside, `clock`: its time;
 //! * `post`, `mailbox`, `line`: what members say to each other between processes.
 //!

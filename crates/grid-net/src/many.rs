@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ardea_core::{PartitionId, Result};
-use ardea_grid::{Answer, Operation, Roll};
+use ardea_core::{Error, PartitionId, Result};
+use ardea_grid::{Answer, Operation, Outcome, Roll};
 
 use crate::asker::{Answers, Asker, Group, Outcomes};
 use crate::asking::Asking;
@@ -63,6 +63,8 @@ struct UnderWay {
     ordered: Roll<Ordered>,
     count: usize,
     bytes: usize,
+    /// Some of it writes.
+    writes: bool,
 }
 
 struct Ordered {
@@ -74,6 +76,7 @@ struct Ordered {
 impl UnderWay {
     /// They are, ordered or not.
     fn begin(&mut self, some: &[Wanted]) {
+        self.writes = self.writes || some.iter().any(|wanted| wanted.operation.writes());
         self.count += some.len();
         self.bytes += some.iter().map(|wanted| wanted.bytes).sum::<usize>();
     }
@@ -131,7 +134,7 @@ impl Turns {
     }
 }
 
-/// A call that has many operations. However it ends, all that it has ordered has ended before: nothing is done later that nobody waits for.
+/// A call that has many operations. However it ends, all that it has ordered to be written has ended before: nothing is done later that nobody waits for.
 struct Call<'a> {
     asking: &'a Asking,
     answers: Arc<Answers>,
@@ -144,6 +147,9 @@ struct Call<'a> {
 
 impl Asking {
     /// Has all of it done, many at a time, in no order, and takes each answer with the number of what was asked, as they come.
+    ///
+    /// # Errors
+    /// The first. If something else was written, or was not, as nobody knows, [`ErrorCode::StateUnknown`](ardea_core::ErrorCode::StateUnknown) because of it.
     pub fn ask_each(
         &self,
         operations: impl Iterator<Item = Result<(PartitionId, Operation)>>,
@@ -154,6 +160,9 @@ impl Asking {
     }
 
     /// Has all of it done, many at a time; but those of one partition one after the other.
+    ///
+    /// # Errors
+    /// As [`ask_each`](Self::ask_each).
     pub fn ask_in_turn(
         &self,
         operations: impl Iterator<Item = Result<(PartitionId, Operation)>>,
@@ -176,6 +185,21 @@ impl<'a> Call<'a> {
 
     fn run(
         mut self,
+        operations: impl Iterator<Item = Result<(PartitionId, Operation)>>,
+        take: impl FnMut(usize, Answer) -> Result<()>,
+    ) -> Result<()> {
+        let Err(error) = self.work(operations, take) else {
+            return Ok(());
+        };
+        let unknown = self.settle();
+        Err(match unknown {
+            Some(unknown) if error.code() != unknown.code() => unknown.because(error),
+            _ => error,
+        })
+    }
+
+    fn work(
+        &mut self,
         operations: impl Iterator<Item = Result<(PartitionId, Operation)>>,
         mut take: impl FnMut(usize, Answer) -> Result<()>,
     ) -> Result<()> {
@@ -226,6 +250,24 @@ impl<'a> Call<'a> {
         self.order(next)
     }
 
+    /// Waits until all has ended that was ordered to be written; the error if nobody knows of some whether it was.
+    fn settle(&mut self) -> Option<Error> {
+        let mut unknown = None;
+        while self.under_way.writes {
+            for (number, outcome) in self.outcomes.drain(..) {
+                let is_unknown = outcome == Outcome::Unknown && unknown.is_none();
+                if self.under_way.ended(number).is_some() && is_unknown {
+                    unknown = self.asking.judge(outcome).err();
+                }
+            }
+            if self.under_way.ordered.is_empty() {
+                break;
+            }
+            self.wait();
+        }
+        unknown
+    }
+
     fn begin(&mut self, some: Vec<Wanted>) -> Result<()> {
         self.under_way.begin(&some);
         let now = match &mut self.turns {
@@ -259,15 +301,8 @@ impl<'a> Call<'a> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        loop {
-            for (number, _) in self.outcomes.drain(..) {
-                self.under_way.ended(number);
-            }
-            if self.under_way.ordered.is_empty() {
-                break;
-            }
-            self.wait();
-        }
+        // Nothing is left but of who panics.
+        self.settle();
     }
 }
 

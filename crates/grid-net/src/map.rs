@@ -26,6 +26,7 @@ use crate::near::Near;
 use crate::plain::Plain;
 
 use bunches::{Bunches, Puts};
+use nearby::Keep;
 
 pub(crate) use coder::Coder;
 pub use reads::{MapReads, Read};
@@ -302,12 +303,9 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
                 None => there.push((at, PartitionId::of(key), bytes)),
             }
         }
-        let mut keeps = Vec::new();
-        keeps.extend(
-            there
-                .iter()
-                .map(|(_, partition, key)| self.to_keep(*partition, key)),
-        );
+        let to_keep =
+            |(_, partition, key): &(usize, PartitionId, Bytes)| self.to_keep(*partition, key);
+        let mut keeps: Vec<Option<Keep>> = there.iter().map(to_keep).collect();
         let gets = there.iter().map(|(_, partition, key)| {
             let (map, key) = (self.asking.id, key.clone());
             Ok((*partition, Operation::Get { map, key }))
@@ -324,7 +322,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// any number. Up to 8 MB of them are gathered before they are, so that those of one partition go together.
     ///
     /// # Errors
-    /// The first, as of [`put`](Self::put); others may have been put. If there is no room for those of one partition that go together none of these is.
+    /// The first, as of [`put`](Self::put); others may have been put, and none is any more unless it is [`ErrorCode::StateUnknown`]. If there is no room for those of one partition that go together none of these is.
     pub fn put_all<'a>(&self, entries: impl IntoIterator<Item = (&'a K, &'a V)>) -> Result<()> {
         let puts = Puts {
             map: self.asking.id,

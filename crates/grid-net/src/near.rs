@@ -122,18 +122,12 @@ impl Near {
         count.map_or(0, |count| count.load(Ordering::SeqCst))
     }
 
-    /// Keeps a value that was read, unless something of its partition was forgotten since: it may be older than that.
-    pub fn keep(&self, partition: u32, key: Bytes, value: Bytes, forgotten: u64) {
+    /// Keeps a value that was read, unless something of its partition was forgotten since: it may be older than that. A copy, without all that came along with it.
+    pub fn keep(&self, partition: u32, key: Bytes, value: &[u8], forgotten: u64) {
         let mut shard = self.shard(partition);
         // Asked behind the lock: who forgets counts first, and then takes the lock.
         if self.forgotten(partition) == forgotten {
-            let slot = Slot {
-                partition,
-                key,
-                value,
-                was_read: false,
-            };
-            shard.keep(slot, self.config.bytes / SHARDS);
+            shard.keep(partition, key, value, self.config.bytes / SHARDS);
         }
     }
 
@@ -163,12 +157,18 @@ impl Near {
 }
 
 impl Shard {
-    fn keep(&mut self, slot: Slot, most: usize) {
-        self.forget(&slot.key);
-        let cost = slot.cost();
+    fn keep(&mut self, partition: u32, key: Bytes, value: &[u8], most: usize) {
+        self.forget(&key);
+        let cost = key.len() + value.len() + OVERHEAD;
         if cost > most {
             return;
         }
+        let slot = Slot {
+            partition,
+            key,
+            value: Bytes::copy_from_slice(value),
+            was_read: false,
+        };
         while self.bytes + cost > most {
             self.make_room();
         }
@@ -253,7 +253,7 @@ mod tests {
 
     fn keep(near: &Near, key: &'static str, value: &'static str) {
         let forgotten = near.forgotten(1);
-        near.keep(1, key.into(), value.into(), forgotten);
+        near.keep(1, key.into(), value.as_ref(), forgotten);
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         let near = near(10_000);
         let before = near.forgotten(1);
         near.forget(1, b"key");
-        near.keep(1, "key".into(), "old".into(), before);
+        near.keep(1, "key".into(), b"old", before);
         assert_eq!(value(&near, "key"), None);
         keep(&near, "key", "new");
         assert_eq!(value(&near, "key"), Some(b"new".to_vec()));
@@ -290,7 +290,7 @@ mod tests {
         keep(&near, "key", "value");
         // Of the same shard.
         let other = 1 + SHARDS as u32;
-        near.keep(other, "other".into(), "value".into(), near.forgotten(other));
+        near.keep(other, "other".into(), b"value", near.forgotten(other));
         near.forget_all(1);
         assert_eq!(value(&near, "key"), None);
         assert!(near.get(other, b"other", |_| ()).is_some());

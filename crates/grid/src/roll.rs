@@ -123,6 +123,7 @@ mod tests {
                     prop_assert_eq!(roll.remove(number), model.remove(&number));
                 }
                 let lowest = model.keys().next().copied();
+                prop_assert_eq!(roll.is_empty(), model.is_empty());
                 prop_assert_eq!(roll.floor(), lowest.unwrap_or(roll.next()));
                 prop_assert!(roll.iter().eq(model.iter().map(|(number, what)| (*number, what))));
             }

@@ -10,9 +10,10 @@ use ardea_savepoint::{JobStates, Savepoint, SavepointManifest, StateDiff, Verdic
 use ardea_snapshot::{Folder, SnapshotId};
 
 use crate::bucket::{address_of, place_of_savepoint};
+use crate::failure::is_of_snapshot;
 use crate::home::Home;
 use crate::life::PARTICIPANT;
-use crate::record::{KeptRecord, Wrote};
+use crate::record::{KeptRecord, Wrote, is_record};
 use crate::saving::whole_place;
 use crate::{Notice, Survival};
 
@@ -38,7 +39,7 @@ impl Home {
         }
         let savepoint = match open(from).and_then(Savepoint::open) {
             // It was meant all the same.
-            Err(error) if error.code() == ErrorCode::SnapshotDamaged && !counts => {
+            Err(error) if is_of_snapshot(&error) && !counts => {
                 self.note_bringing(from)?;
                 return Err(error);
             }
@@ -210,9 +211,15 @@ pub fn no_savepoint(folder: Arc<dyn Folder>) -> Result<Arc<dyn Folder>> {
     }
     let place = folder.place();
     let what = format!("{place} is a savepoint, and can't have a job's snapshots");
-    Err(Error::new(ErrorCode::WrongState, what).hint(format!(
-        "begin from it with recovery.from={place}, and give snapshots.folder another folder"
-    )))
+    let listed = folder.list()?;
+    let hint = match listed.iter().any(|file| is_record(&file.name)) {
+        // Of a version that let one begin there.
+        true => {
+            "a job has its state there as well: save that elsewhere (`ardea savepoint FOLDER --to PLACE`) and begin from there, or remove savepoint.manifest"
+        }
+        false => "begin from it (recovery.from), and give snapshots.folder another folder",
+    };
+    Err(Error::new(ErrorCode::WrongState, what).hint(hint))
 }
 
 /// What a savepoint has, without what was left behind.

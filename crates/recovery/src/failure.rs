@@ -6,7 +6,7 @@ use ardea_control::SafeMode;
 use ardea_core::{Epoch, Error, ErrorCode};
 
 /// What can be done about a damaged snapshot of a job of one process.
-const PAST_DAMAGE: &str = "restore the file from a copy; or take an earlier snapshot (recovery.go_back), which publishes again what was published since; or begin with nothing (recovery.start_over)";
+const PAST_DAMAGE: &str = "check the disk, and restore the file from a copy; or take an earlier snapshot (recovery.go_back), which publishes again what was published since; or begin with nothing (recovery.start_over)";
 
 /// Whether trying again can't help: what comes of the job itself or its settings, and what somebody wanted.
 pub(crate) fn is_final(error: &Error) -> bool {
@@ -81,7 +81,7 @@ pub fn past_damage(error: Error, of_cluster: Option<&str>) -> Error {
     match (is_of_snapshot(&error), of_cluster) {
         (true, None) => error.hint(PAST_DAMAGE),
         (true, Some(job)) => error.hint(format!(
-            "restore the file from a copy; or, if the job is in safe mode for it, {}: what was published since is published again",
+            "check the disk, and restore the file from a copy; or, if the job is in safe mode for it, {}: what was published since is published again",
             recover_command(job)
         )),
         (false, _) => error,

@@ -355,6 +355,11 @@ fn file_of(version: u64) -> Option<FileName> {
     FileName::new(format!("job-{version}.record")).filter(|_| version > 0)
 }
 
+/// Whether a file of that name is the record of a job.
+pub(crate) fn is_record(name: &FileName) -> bool {
+    version_of(name).is_some()
+}
+
 fn version_of(name: &FileName) -> Option<u64> {
     let version = name.as_str().strip_prefix("job-")?;
     let version = version.strip_suffix(".record")?.parse().ok()?;

@@ -124,7 +124,11 @@ fn copy_of(folder: &Path, to: &Path) -> Result<SavepointManifest> {
     })?;
     let kept = record.epochs.snapshot(epoch);
     let generation = kept.map_or(0, |kept| kept.generation.0);
-    let damaged = |error| past_damage(error, is_of_cluster.then_some(&*record.job));
+    let damaged = |error: Error| match error.code() {
+        // A job that runs, which nobody knows of a bucket, may have removed it.
+        ErrorCode::NoSuchSnapshot => error,
+        _ => past_damage(error, is_of_cluster.then_some(&*record.job)),
+    };
     let snapshot = store.snapshot(SnapshotId::new(generation, epoch));
     let snapshot = snapshot.map_err(damaged)?;
     let nothing = JobStates::default();

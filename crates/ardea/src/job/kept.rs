@@ -52,13 +52,16 @@ impl KeptJob {
 
     /// The first thing that is damaged, the newest snapshot first.
     pub fn damage(&self) -> Option<Error> {
-        let snapshots = self.seen.snapshots.iter().rev();
-        let mut damages = snapshots.filter_map(|snapshot| snapshot.damage.as_ref());
-        damages.next().map(|damage| {
+        let snapshots = self.seen.snapshots.iter().rev().enumerate();
+        let mut damages = snapshots.filter_map(|(age, it)| Some((age, it.damage.as_ref()?)));
+        damages.next().map(|(age, damage)| {
             let code = ErrorCode::named(&damage.code).unwrap_or(ErrorCode::SnapshotDamaged);
             let of_cluster = self.is_of_cluster.then_some(&*self.seen.job);
-            let error = Error::new(code, damage.message.clone()).hint("check the disk");
-            past_damage(error, of_cluster)
+            let error = Error::new(code, damage.message.clone());
+            match age {
+                0 => past_damage(error, of_cluster),
+                _ => error.hint("a newer snapshot is whole, and the job goes on from the newest; check the disk"),
+            }
         })
     }
 
@@ -267,6 +270,8 @@ mod tests {
     fn of_damage_it_is_said_how_the_job_goes_on_where_it_runs() {
         let mut kept = kept();
         let hint = |kept: &KeptJob| kept.damage().unwrap().what_next().unwrap().to_string();
+        assert!(hint(&kept).contains("goes on from the newest"));
+        kept.seen.snapshots.pop();
         assert!(hint(&kept).contains("recovery.go_back"));
         kept = KeptJob::of(kept.seen);
         assert!(hint(&kept).contains("`ardea recover words` (--from EPOCH"));

@@ -22,7 +22,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// [`reads`](Self::reads) read here.
     ///
     /// # Errors
-    /// [`ErrorCode::StateUnavailable`] if some parts of the map can't be heard of within the patience.
+    /// [`ErrorCode::StateUnavailable`](ardea_core::ErrorCode::StateUnavailable) if some parts of the map can't be heard of within the patience.
     pub fn near_cache(mut self, config: NearCache) -> Result<Self> {
         let near = Arc::new(Near::new(config, ardea_core::PARTITION_COUNT));
         self.asking.hear(Arc::new(Forgets::of(&near)))?;
@@ -52,12 +52,12 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         Some((partition, key.clone(), near.forgotten(partition)))
     }
 
-    /// Keeps near what was read: a copy, without all that came along with it.
+    /// Keeps near what was read.
     pub(super) fn keep_near(&self, keep: Option<Keep>, answer: &Answer) {
         if let (Some(near), Some((partition, key, forgotten)), Answer::Value(Some(value))) =
             (&self.near, keep, answer)
         {
-            near.keep(partition, key, Bytes::copy_from_slice(value), forgotten);
+            near.keep(partition, key, value, forgotten);
         }
     }
 

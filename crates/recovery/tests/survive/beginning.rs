@@ -50,12 +50,17 @@ fn the_folder_of_a_savepoint_is_refused_as_that_of_a_job_and_stays_as_it_is() {
             let survival = often(survival.clone()).start_over(starts_over);
             let error = run(&job, &survival).unwrap_err();
             assert_eq!(error.code(), ErrorCode::WrongState, "{error}");
-            let way_out = format!("recovery.from={}", saved.display());
-            assert!(error.what_next().unwrap().contains(&way_out), "{error}");
+            let way_out = "begin from it (recovery.from)";
+            assert!(error.what_next().unwrap().contains(way_out), "{error}");
             assert_eq!(files_in(&saved), before);
         }
     }
     open(&saved).check().unwrap();
+    // As a version left it that let one begin there.
+    fs::write(saved.join("job-7.record"), "").unwrap();
+    let error = run(&job, &often(Survival::in_folder(&saved))).unwrap_err();
+    let way_out = "ardea savepoint FOLDER --to PLACE";
+    assert!(error.what_next().unwrap().contains(way_out), "{error}");
 }
 
 /// A file of a savepoint whose name begins so.
@@ -99,6 +104,16 @@ fn a_job_that_was_to_begin_from_a_savepoint_and_has_not_yet_does_not_begin_with_
         let again = run(&job, &fresh()).unwrap();
         assert_eq!(again.end, SurvivalEnd::CompletedBefore);
     }
+    let (job, place) = (job_of("gone"), folder.path().join("new-gone"));
+    let gone = file_of(&saved, "snapshot-");
+    fs::rename(&gone, folder.path().join("aside")).unwrap();
+    let from = || often(Survival::in_folder(&place)).from_savepoint(&saved);
+    let error = run(&job, &from()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NoSuchSnapshot, "{error}");
+    let error = run(&job, &often(Survival::in_folder(&place))).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::WrongState, "{error}");
+    fs::rename(folder.path().join("aside"), gone).unwrap();
+    assert_eq!(run(&job, &from()).unwrap().end, SurvivalEnd::Completed);
     let (job, place) = (job_of("nothing"), folder.path().join("new"));
     let fresh = || often(Survival::in_folder(&place));
     let begun = run(&job, &fresh().from_savepoint(folder.path().join("none")));
