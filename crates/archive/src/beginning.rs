@@ -68,7 +68,7 @@ pub fn make_room(definition: &JobDefinition, demand: &JobDemand, shelter: Way<'_
     let Some(promise) = Promise::of(definition)? else {
         return Ok(());
     };
-    is_no_savepoint(definition, &promise)?;
+    check_no_savepoint(definition, &promise)?;
     let from = promise.from.as_ref();
     if from.is_none() && !promise.dropping.is_empty() {
         let what = "state is to be dropped, and the job does not begin from a savepoint";
@@ -80,7 +80,7 @@ pub fn make_room(definition: &JobDefinition, demand: &JobDemand, shelter: Way<'_
 }
 
 /// Refuses a savepoint as the folder of all jobs, within which that of this one is: who names one there means to begin from it.
-fn is_no_savepoint(definition: &JobDefinition, promise: &Promise) -> Result<()> {
+fn check_no_savepoint(definition: &JobDefinition, promise: &Promise) -> Result<()> {
     let named = definition.settings.get("snapshots.folder");
     let named = named.filter(|_| promise.place != Place::Memory);
     match named.map(Path::new).filter(|named| !is_missing(named)) {
@@ -114,7 +114,7 @@ pub(crate) fn follow(next: &Successor, left: &Left<'_>, shelter: Way<'_>) -> Res
         Error::new(ErrorCode::InvalidConfig, what)
             .hint("give it a guarantee, as the one before has")
     })?;
-    is_no_savepoint(&definition, &promise)?;
+    check_no_savepoint(&definition, &promise)?;
     let demand = &next.demand;
     make((&promise, shelter), &definition.job, demand, from.as_ref())?;
     Ok(definition)
