@@ -39,6 +39,8 @@ pub enum ErrorCode {
     WriteFailed,
     /// An address is in use or can't be reached.
     Network,
+    /// A store (a file system, a bucket, a server) lacks what the job promises to do with it.
+    StoreUnsuitable,
     /// The node has no place for more.
     LimitReached,
     /// The job was cancelled.
@@ -148,6 +150,7 @@ const ALL: &[ErrorCode] = &[
     ErrorCode::ReadFailed,
     ErrorCode::WriteFailed,
     ErrorCode::Network,
+    ErrorCode::StoreUnsuitable,
     ErrorCode::LimitReached,
     ErrorCode::Cancelled,
     ErrorCode::OutputClosed,
@@ -219,6 +222,7 @@ impl ErrorCode {
             ErrorCode::ReadFailed => "ARD-301",
             ErrorCode::WriteFailed => "ARD-302",
             ErrorCode::Network => "ARD-303",
+            ErrorCode::StoreUnsuitable => "ARD-304",
             ErrorCode::LimitReached => "ARD-401",
             ErrorCode::Cancelled => "ARD-402",
             ErrorCode::OutputClosed => "ARD-403",
@@ -269,6 +273,7 @@ impl ErrorCode {
             ErrorCode::ReadFailed
             | ErrorCode::WriteFailed
             | ErrorCode::Network
+            | ErrorCode::StoreUnsuitable
             | ErrorCode::StateUnavailable
             | ErrorCode::StateUnknown
             | ErrorCode::StateCorrupt

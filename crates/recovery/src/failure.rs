@@ -14,6 +14,7 @@ pub(crate) fn is_final(error: &Error) -> bool {
         error.code(),
         ErrorCode::InvalidJob
             | ErrorCode::InvalidConfig
+            | ErrorCode::StoreUnsuitable
             | ErrorCode::TypeMismatch
             | ErrorCode::NoSuchOutput
             | ErrorCode::UnexpectedInput

@@ -250,7 +250,10 @@ pub(crate) fn over(life: Life, error: &Error) -> Event {
     let why = error.to_string();
     let is_of_the_job = matches!(
         error.code(),
-        ErrorCode::InvalidJob | ErrorCode::InvalidConfig | ErrorCode::WrongCluster
+        ErrorCode::InvalidJob
+            | ErrorCode::InvalidConfig
+            | ErrorCode::StoreUnsuitable
+            | ErrorCode::WrongCluster
     );
     let is_snapshot = matches!(
         error.code(),
