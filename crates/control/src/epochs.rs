@@ -53,6 +53,7 @@
 //! assert!(matches!(actions[..], [EpochsAction::Keep(_), EpochsAction::RollBack { to: None, .. }]));
 //! ```
 
+mod attempt;
 mod attendance;
 mod decisions;
 mod ending;
@@ -73,6 +74,7 @@ use std::time::Duration;
 
 use ardea_core::{Epoch, Guarantee};
 
+pub use attempt::AttemptFailure;
 pub use interface::{
     EpochNotDone, EpochsAction, EpochsCommand, EpochsConfig, EpochsEvent, EpochsOver, GivenUp,
     Needed,
@@ -86,6 +88,7 @@ pub use participant::{EpochsAgent, EpochsAgentAction, EpochsAgentEvent};
 pub use record::{EpochsRecord, RecordedCut, RecordedSnapshot, SafeMode, StopState};
 
 use crate::{CommandId, JobRef, MasterEpoch, PlanVersion};
+use attempt::Repeats;
 use attendance::Attendance;
 use decisions::Proposal;
 use record_keeper::RecordKeeper;
@@ -106,6 +109,8 @@ pub struct Epochs {
     members: Attendance,
     /// Why the present life of the job is over, until that is written down.
     failure: Option<Failure>,
+    /// Failures of a vertex that makes no progress.
+    repeats: Repeats,
     /// What the present life should begin from can't be read, and is looked for again and again.
     away: Option<Away>,
     under_way: Option<UnderWay>,
@@ -162,6 +167,7 @@ impl Epochs {
             life: Life::Reading,
             members: Attendance::default(),
             failure: None,
+            repeats: Repeats::default(),
             away: None,
             under_way: None,
             next: Epoch(0),
@@ -268,7 +274,12 @@ impl Epochs {
                 generation,
                 participant,
                 reason,
-            } => self.lost(generation, participant, reason),
+            } => self.lost(generation, participant, Failure::Lost(reason)),
+            EpochsEvent::Failed {
+                generation,
+                participant,
+                failure,
+            } => self.lost(generation, participant, Failure::Failed(failure)),
             EpochsEvent::Arranged(plan) => self.plan = Some(plan),
             EpochsEvent::Command(id, command) => self.commands.push_back((id, command)),
         }

@@ -6,7 +6,7 @@ use ardea_packing::ContainerId;
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages between workers and master; both sides need the same.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// The number of a mastership of a job: each master's is above those of all masters before it.
 ///

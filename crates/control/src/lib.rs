@@ -77,9 +77,9 @@ pub use definition::{
     CertificateFiles, JobDefinition, ProgramRef, WORKER_START_VARIABLE, WorkerStart,
 };
 pub use epochs::{
-    EpochKind, EpochNotDone, EpochWord, Epochs, EpochsAction, EpochsAgent, EpochsAgentAction,
-    EpochsAgentEvent, EpochsCommand, EpochsConfig, EpochsEvent, EpochsNote, EpochsOver,
-    EpochsRecord, FromParticipant, Generation, GivenUp, Needed, ParticipantId, Receipt,
+    AttemptFailure, EpochKind, EpochNotDone, EpochWord, Epochs, EpochsAction, EpochsAgent,
+    EpochsAgentAction, EpochsAgentEvent, EpochsCommand, EpochsConfig, EpochsEvent, EpochsNote,
+    EpochsOver, EpochsRecord, FromParticipant, Generation, GivenUp, Needed, ParticipantId, Receipt,
     RecordedCut, RecordedSnapshot, Report, SafeMode, StopState, ToParticipant,
 };
 pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};

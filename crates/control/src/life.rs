@@ -7,7 +7,7 @@ use ardea_core::Epoch;
 use ardea_packing::ContainerId;
 use serde::{Deserialize, Serialize};
 
-use crate::{Generation, ParticipantId};
+use crate::{AttemptFailure, Generation, ParticipantId};
 
 /// A life of a job: what all its instances begin from. Two of one generation are the same life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct Life {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LifeEnd {
     /// An instance has failed, or can't begin; or something that was under way to another worker is lost.
-    Failed(String),
+    Failed(AttemptFailure),
     /// The snapshot that it should begin from is damaged, or parts of it are missing.
     Unreadable(String),
     /// What it should begin from can't be had at the moment: the place of the snapshot can't be read, or somebody still holds a file. That

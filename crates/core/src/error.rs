@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 /// The result of anything that can fail here.
@@ -267,6 +268,21 @@ impl ErrorCode {
         }
     }
 
+    /// Whether all failures of this kind are [permanent](Error::is_permanent).
+    const fn is_permanent(self) -> bool {
+        matches!(
+            self,
+            ErrorCode::InvalidJob
+                | ErrorCode::InvalidConfig
+                | ErrorCode::StoreUnsuitable
+                | ErrorCode::TypeMismatch
+                | ErrorCode::NoSuchOutput
+                | ErrorCode::UnexpectedInput
+                | ErrorCode::VersionMismatch
+                | ErrorCode::WrongCluster
+        )
+    }
+
     /// Who can mend it.
     pub const fn domain(self) -> Domain {
         match self {
@@ -296,6 +312,13 @@ impl ErrorCode {
     }
 }
 
+/// Whether another attempt at the same may succeed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Persistence {
+    Transient,
+    Permanent,
+}
+
 /// What failed, where, why, and what to do next.
 ///
 /// ```
@@ -321,6 +344,8 @@ struct Inner {
     hint: Option<String>,
     vertex: Option<(String, u32)>,
     record: Option<(usize, u64)>,
+    /// Set by [`Error::permanent`] and [`Error::transient`]; unset, code and cause decide.
+    persistence: Option<Persistence>,
 }
 
 impl Error {
@@ -333,6 +358,7 @@ impl Error {
             hint: None,
             vertex: None,
             record: None,
+            persistence: None,
         }))
     }
 
@@ -360,6 +386,67 @@ impl Error {
     pub fn at_record(mut self, input: usize, position: u64) -> Self {
         self.0.record.get_or_insert((input, position));
         self
+    }
+
+    /// Marks the failure as permanent, whatever its code and cause: see [`is_permanent`](Self::is_permanent).
+    pub fn permanent(mut self) -> Self {
+        self.0.persistence = Some(Persistence::Permanent);
+        self
+    }
+
+    /// Marks the failure as one that another attempt may outlast, whatever its code and cause.
+    pub fn transient(mut self) -> Self {
+        self.0.persistence = Some(Persistence::Transient);
+        self
+    }
+
+    /// Returns whether another attempt fails in the same way until a person changes something.
+    ///
+    /// A job ends with such an error at once instead of being restarted; on a cluster it enters safe mode.
+    /// Unless [`permanent`](Self::permanent) or [`transient`](Self::transient) says so, the failure is permanent in three cases:
+    ///
+    /// * Its code concerns the job's description or its surroundings: `InvalidJob`, `InvalidConfig`, `StoreUnsuitable`, `TypeMismatch`,
+    ///   `NoSuchOutput`, `UnexpectedInput`, `VersionMismatch`, `WrongCluster`.
+    /// * Its code is `ReadFailed` or `WriteFailed`, and its cause an [`io::Error`] that another attempt cannot change: the path does
+    ///   not exist, is of the wrong kind, or access is denied.
+    /// * Its cause is a permanent error of the same code.
+    ///
+    /// ```
+    /// use std::io;
+    /// use ardea_core::{Error, ErrorCode};
+    ///
+    /// let read = |kind: io::ErrorKind| Error::new(ErrorCode::ReadFailed, "cannot read a.csv").because(io::Error::from(kind));
+    /// assert!(read(io::ErrorKind::NotFound).is_permanent());
+    /// assert!(!read(io::ErrorKind::TimedOut).is_permanent());
+    /// assert!(Error::new(ErrorCode::ReadFailed, "there is no topic \"orders\"").permanent().is_permanent());
+    /// ```
+    pub fn is_permanent(&self) -> bool {
+        match self.0.persistence {
+            Some(persistence) => persistence == Persistence::Permanent,
+            None => self.0.code.is_permanent() || self.has_permanent_cause(),
+        }
+    }
+
+    fn has_permanent_cause(&self) -> bool {
+        let Some(cause) = &self.0.source else {
+            return false;
+        };
+        if let Some(error) = cause.downcast_ref::<Error>() {
+            return error.code() == self.code() && error.is_permanent();
+        }
+        let is_of_files = matches!(self.code(), ErrorCode::ReadFailed | ErrorCode::WriteFailed);
+        is_of_files
+            && cause.downcast_ref::<io::Error>().is_some_and(|error| {
+                matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound
+                        | io::ErrorKind::PermissionDenied
+                        | io::ErrorKind::IsADirectory
+                        | io::ErrorKind::NotADirectory
+                        | io::ErrorKind::ReadOnlyFilesystem
+                        | io::ErrorKind::Unsupported
+                )
+            })
     }
 
     /// The kind of failure.
@@ -443,6 +530,38 @@ impl StdError for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mark_outweighs_code_and_cause() {
+        let missing = || {
+            let cause = io::Error::from(io::ErrorKind::NotFound);
+            Error::new(ErrorCode::ReadFailed, "x").because(cause)
+        };
+        assert!(missing().is_permanent());
+        assert!(!missing().transient().is_permanent());
+        assert!(!missing().permanent().transient().is_permanent());
+        assert!(Error::new(ErrorCode::InvalidJob, "x").is_permanent());
+        assert!(!Error::new(ErrorCode::UserPanic, "x").is_permanent());
+        assert!(
+            Error::new(ErrorCode::Network, "x")
+                .permanent()
+                .is_permanent()
+        );
+    }
+
+    #[test]
+    fn a_permanent_cause_counts_only_under_its_own_code() {
+        let cause = || Error::new(ErrorCode::ReadFailed, "no topic").permanent();
+        let over = |code| Error::new(code, "x").because(cause());
+        assert!(over(ErrorCode::ReadFailed).is_permanent());
+        assert!(!over(ErrorCode::SnapshotsAway).is_permanent());
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert!(
+            !Error::new(ErrorCode::Network, "x")
+                .because(denied)
+                .is_permanent()
+        );
+    }
 
     #[test]
     fn every_code_is_found_by_its_name_and_no_two_have_one_name() {

@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use ardea_control::{
-    Epochs, EpochsAction, EpochsEvent, EpochsOver, EpochsRecord, Generation, Needed, RequestId,
-    StoreReply, StoreRequest, StoreVersion,
+    AttemptFailure, Epochs, EpochsAction, EpochsEvent, EpochsOver, EpochsRecord, Generation,
+    Needed, RequestId, StoreReply, StoreRequest, StoreVersion,
 };
-use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_core::{Epoch, Error, ErrorCode, MetricsSnapshot, Result};
 use ardea_cuts::{Chore, Housekeeper, Swept};
 use ardea_engine::JobStatus;
 use ardea_snapshot::{Commit, Snapshot, SnapshotId};
@@ -462,11 +462,16 @@ impl<'a> Driver<'a> {
         if failure::is_final(&error) {
             return self.is_done(Done::Failed(error));
         }
-        self.untold.push_back(EpochsEvent::Lost {
+        let processed = |vertex: &str| {
+            let counted = |it: &MetricsSnapshot| it.records_in + it.records_out;
+            life.handle.sum(vertex, counted)
+        };
+        let failed = EpochsEvent::Failed {
             generation,
             participant: PARTICIPANT,
-            reason: error.to_string(),
-        });
+            failure: AttemptFailure::of(&error, processed),
+        };
+        self.untold.push_back(failed);
         self.last_error = Some(error);
     }
 

@@ -8,21 +8,10 @@ use ardea_core::{Epoch, Error, ErrorCode};
 /// What can be done about a damaged snapshot of a job of one process.
 const PAST_DAMAGE: &str = "check the disk, and restore the file from a copy; or take an earlier snapshot (recovery.go_back), which publishes again what was published since; or begin with nothing (recovery.start_over)";
 
-/// Whether trying again can't help: what comes of the job itself or its settings, and what somebody wanted.
+/// Returns whether the job ends with this error instead of being restarted: it is permanent, or the end was wanted.
 pub(crate) fn is_final(error: &Error) -> bool {
-    matches!(
-        error.code(),
-        ErrorCode::InvalidJob
-            | ErrorCode::InvalidConfig
-            | ErrorCode::StoreUnsuitable
-            | ErrorCode::TypeMismatch
-            | ErrorCode::NoSuchOutput
-            | ErrorCode::UnexpectedInput
-            | ErrorCode::VersionMismatch
-            | ErrorCode::WrongCluster
-            | ErrorCode::OutputClosed
-            | ErrorCode::Cancelled
-    )
+    let was_wanted = matches!(error.code(), ErrorCode::OutputClosed | ErrorCode::Cancelled);
+    was_wanted || error.is_permanent()
 }
 
 /// Whether it says that a snapshot can't be read.
@@ -94,13 +83,21 @@ pub(crate) fn gave_up(job: &str, why: &SafeMode, last: Option<Error>, left: &Lef
     match why {
         SafeMode::KeepsFailing { times, last: text } => {
             let what = format!(
-                "the job {job:?} has failed {times} times in a row without a snapshot in between; {}",
+                "the job {job:?} has failed {times} times in a row without progress; {}",
                 left.told()
             );
             let error = Error::new(ErrorCode::FailsAgain, what).hint(left.ways_out());
             match last {
                 Some(last) => error.because(last.without_hint()),
                 None => error.because(text.clone()),
+            }
+        }
+        SafeMode::Permanent { why } => {
+            let what = format!("the job {job:?} has failed for good; {}", left.told());
+            let error = Error::new(ErrorCode::FailsAgain, what).hint(left.ways_out());
+            match last {
+                Some(last) => error.because(last.without_hint()),
+                None => error.because(why.clone()),
             }
         }
         SafeMode::Unreadable { epoch, why } => {
@@ -123,7 +120,10 @@ pub(crate) fn gave_up(job: &str, why: &SafeMode, last: Option<Error>, left: &Lef
 /// The error of an epoch whose last cuts could not be kept.
 pub(crate) fn last_cut_lost(error: Error) -> Error {
     let what = "what an instance has left at its end could not be kept";
-    Error::new(error.code(), what).because(error.without_hint())
+    // The place of snapshots may take it later.
+    Error::new(error.code(), what)
+        .because(error.without_hint())
+        .transient()
 }
 
 /// A duration as far as people care.
@@ -194,5 +194,8 @@ mod tests {
         ] {
             assert_eq!(is_final(&Error::new(code, "x")), is_so, "{code:?}");
         }
+        let missing = Error::new(ErrorCode::ReadFailed, "no such topic").permanent();
+        assert!(is_final(&missing));
+        assert!(!is_final(&last_cut_lost(missing)));
     }
 }

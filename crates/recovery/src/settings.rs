@@ -93,7 +93,7 @@ pub static SURVIVAL_SETTINGS: &[Setting] = &[
             most: 1_000_000,
         },
         default: "5",
-        about: "how often in a row a job is started anew without a snapshot in between, before it ends with the reason",
+        about: "how often in a row a job is restarted without progress, before it ends with the reason",
         trades: "more outlast longer troubles of what the job talks to, and tell later of those that stay",
     },
     Setting {

@@ -127,8 +127,9 @@ impl Survival {
         Survival { keep, ..self }
     }
 
-    /// How often in a row the job is started anew without an epoch being committed in between, before it ends with the reason; five
-    /// times unless told. Waits double from a tenth of a second on.
+    /// How often in a row the job is restarted without progress, before it ends with the reason; five times unless told. Waits double from
+    /// a tenth of a second on. A committed epoch is progress, unless the vertex that fails had processed no record before it failed with
+    /// the same error. A [permanent](ardea_core::Error::is_permanent) error ends the job at once.
     pub fn attempts(self, attempts: u32) -> Self {
         Survival { attempts, ..self }
     }

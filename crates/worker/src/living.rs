@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use ardea_control::{Change, EpochKind, EpochsAgentAction, Generation, Life, LifeEnd, Run};
+use ardea_control::{
+    AttemptFailure, Change, EpochKind, EpochsAgentAction, Generation, Life, LifeEnd, Run,
+};
 use ardea_core::{Dag, Epoch, Error, ErrorCode, Guarantee, Result, Waker};
 use ardea_engine::{Cuts, Deployment, Keepsakes};
 use ardea_packing::InstanceId;
@@ -109,7 +111,7 @@ impl Living {
                 look.wake();
             }),
             fail: Arc::new(move |error| {
-                let _ = fails.send(over(life, &error));
+                let _ = fails.send(over(life, &error, |_| 0));
             }),
         })?;
         let left = legacy.and_then(|legacy| legacy.for_life(life));
@@ -231,11 +233,12 @@ impl Living {
         self.have_sources_read(deployment);
     }
 
-    /// It can't go on here: says so, once; whether that was now.
-    pub(crate) fn fail(&mut self, error: &Error) -> bool {
+    /// It can't go on here: says so, once; whether that was now. `processed` returns the number of records that the instances of a
+    /// vertex have processed here.
+    pub(crate) fn fail(&mut self, error: &Error, processed: impl FnOnce(&str) -> u64) -> bool {
         let is_news = !std::mem::replace(&mut self.is_over, true);
         if is_news {
-            let _ = self.events.send(over(self.life, error));
+            let _ = self.events.send(over(self.life, error, processed));
         }
         is_news
     }
@@ -243,10 +246,10 @@ impl Living {
 
 /// A life can't go on, or begin, for this reason.
 ///
-/// Where trying again can't help, before anything was committed, the job waits for somebody to decide as it does if what it should begin from
-/// can't be read. Later it can: the same job has run before. A place of snapshots that is away is waited for, however long that takes,
+/// Where trying again can't help, the job waits for somebody to decide. What is wrong with its description or a setting counts as that
+/// before anything was committed. Later it is tried again: the same job has run before. A place of snapshots that is away is waited for, however long that takes,
 /// as is a process of an earlier life that still holds what this one goes on with.
-pub(crate) fn over(life: Life, error: &Error) -> Event {
+pub(crate) fn over(life: Life, error: &Error, processed: impl FnOnce(&str) -> u64) -> Event {
     let why = error.to_string();
     let is_of_the_job = matches!(
         error.code(),
@@ -262,7 +265,14 @@ pub(crate) fn over(life: Life, error: &Error) -> Event {
     let end = match error.code() {
         ErrorCode::SnapshotsAway | ErrorCode::StillHeld => LifeEnd::Away(why),
         _ if is_snapshot || (is_of_the_job && life.from.is_none()) => LifeEnd::Unreadable(why),
-        _ => LifeEnd::Failed(why),
+        _ => {
+            let failure = AttemptFailure::of(error, processed);
+            let is_permanent = failure.is_permanent && !is_of_the_job;
+            LifeEnd::Failed(AttemptFailure {
+                is_permanent,
+                ..failure
+            })
+        }
     };
     Event::LifeOver(life.generation, end)
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ardea_core::{Epoch, Error, ErrorCode, Guarantee};
 use serde::{Deserialize, Serialize};
 
+use super::attempt::AttemptFailure;
 use super::message::{FromParticipant, Generation, ParticipantId, ToParticipant};
 use super::note::EpochsNote;
 use super::record::{EpochsRecord, SafeMode};
@@ -32,7 +33,8 @@ pub struct EpochsConfig {
     pub pause: Duration,
     /// How many epochs in a row may be given up before that is a problem that people are told; it never fails the job.
     pub epochs_tolerated: u32,
-    /// How many lives of the job in a row may fail, with no epoch recorded in between, before it goes to safe mode.
+    /// How many lives of the job in a row may fail, with no epoch recorded in between, before it goes to safe mode. An epoch doesn't count
+    /// if the same vertex fails with the same error, and had processed nothing; see [`AttemptFailure::signature`].
     pub lives_tolerated: u32,
     /// How long to wait before the next of them.
     pub restart: BackoffConfig,
@@ -107,6 +109,15 @@ pub enum EpochsEvent {
         participant: ParticipantId,
         /// Why, for people.
         reason: String,
+    },
+    /// An instance of a participant has failed, or can't begin.
+    Failed {
+        /// Of which life of the job.
+        generation: Generation,
+        /// The participant.
+        participant: ParticipantId,
+        /// How.
+        failure: AttemptFailure,
     },
     /// The job's plan is this one: lives that begin from now on are arranged by it ([`EpochsRecord::plan`]). If the present one is not, an epoch
     /// ends, and right behind it another, which holds the sources; when that is committed another life begins from exactly there. The plan has to

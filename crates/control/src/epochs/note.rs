@@ -54,7 +54,7 @@ pub enum EpochsNote {
         to: Option<Epoch>,
         /// Why.
         reason: String,
-        /// How often in a row it has done so without an epoch being recorded.
+        /// How often in a row it has done so without progress.
         in_a_row: u32,
         /// When it begins again, after so long.
         after: Duration,

@@ -197,6 +197,11 @@ pub enum SafeMode {
         /// What is wrong with it.
         why: String,
     },
+    /// It has failed in a way that another attempt does not change.
+    Permanent {
+        /// The error.
+        why: String,
+    },
 }
 
 impl fmt::Display for SafeMode {
@@ -211,6 +216,12 @@ impl fmt::Display for SafeMode {
             } => write!(f, "the snapshot of epoch {number} can't be read: {why}"),
             SafeMode::Unreadable { epoch: None, why } => {
                 write!(f, "the job can't begin: {why}")
+            }
+            SafeMode::Permanent { why } => {
+                write!(
+                    f,
+                    "the job has failed, and another attempt would fail in the same way: {why}"
+                )
             }
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ardea_core::{Epoch, Guarantee};
 
+use super::attempt::AttemptFailure;
 use super::decisions::Proposal;
 use super::interface::{EpochNotDone, EpochsAction, GivenUp};
 use super::message::{Generation, ParticipantId};
@@ -19,6 +20,7 @@ const MOST_BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Failure {
     Lost(String),
+    Failed(AttemptFailure),
     NotBegun(String),
     Unreadable(String),
     Away(String),
@@ -41,6 +43,7 @@ impl Away {
 impl Failure {
     fn reason(&self) -> &str {
         let (Failure::Lost(reason)
+        | Failure::Failed(AttemptFailure { reason, .. })
         | Failure::NotBegun(reason)
         | Failure::Unreadable(reason)
         | Failure::Away(reason)) = self;
@@ -98,15 +101,15 @@ impl Epochs {
         self.tell_commit(now, actions);
     }
 
-    /// A participant is gone.
+    /// A participant is gone, or has failed.
     pub(super) fn lost(
         &mut self,
         generation: Generation,
         participant: ParticipantId,
-        reason: String,
+        failure: Failure,
     ) {
         if self.needs(participant) && self.is_present(generation) {
-            self.failure.get_or_insert(Failure::Lost(reason));
+            self.failure.get_or_insert(failure);
         }
     }
 
@@ -128,6 +131,7 @@ impl Epochs {
             actions.push(EpochsAction::Note(EpochsNote::Down(reason)));
             return;
         }
+        let mut repeated = 0;
         let config = &self.config;
         let may_go_back = config.guarantee != Guarantee::ExactlyOnce || config.goes_back;
         match failure {
@@ -144,19 +148,25 @@ impl Epochs {
                 actions.push(EpochsAction::Note(skipped));
             }
             Failure::Away(why) => return self.look_again(now, why, record, actions),
+            Failure::Failed(failure) if failure.is_permanent => {
+                let why = failure.reason;
+                return self.go_down(SafeMode::Permanent { why }, record, actions);
+            }
+            Failure::Failed(failure) => repeated = self.repeats.count(now, failure.signature),
             Failure::Lost(_) | Failure::NotBegun(_) => {}
         }
-        self.roll_back(reason, record, actions);
+        self.roll_back((reason, repeated), record, actions);
     }
 
-    /// Goes back, after a wait that doubles; after too many times in a row, with paused sources.
+    /// Goes back, after a wait that doubles; after too many times in a row, with paused sources. `repeated` is the number of failures of
+    /// one kind in a row, whatever was committed in between.
     fn roll_back(
         &mut self,
-        reason: String,
+        (reason, repeated): (String, u32),
         mut record: EpochsRecord,
         actions: &mut Vec<EpochsAction>,
     ) {
-        record.failures += 1;
+        record.failures = record.failures.saturating_add(1).max(repeated);
         let (in_a_row, to) = (record.failures, record.committed);
         let is_too_much = in_a_row > self.config.lives_tolerated;
         let after = match is_too_much {

@@ -252,6 +252,24 @@ impl Desk {
         });
     }
 
+    fn fail(&mut self, participant: u32, failure: AttemptFailure) {
+        let generation = self.record().generation;
+        self.happens(EpochsEvent::Failed {
+            generation,
+            participant: ParticipantId(participant),
+            failure,
+        });
+    }
+
+    /// Waits until the next life is asked for, and begins it.
+    fn next_life(&mut self) {
+        let generation = self.record().generation;
+        while self.lives.last().is_none_or(|life| life.0 < generation) {
+            self.wait(millis(50));
+        }
+        self.begin_asked_for();
+    }
+
     fn command(&mut self, id: u64, command: EpochsCommand) {
         self.happens(EpochsEvent::Command(CommandId(id), command));
     }

@@ -1,7 +1,7 @@
 //! An agent by hand: what it obeys, and what it does without a master.
 
 use super::*;
-use crate::{EpochKind, EpochWord, JobRef, Receipt, ToParticipant};
+use crate::{AttemptFailure, EpochKind, EpochWord, JobRef, Receipt, ToParticipant};
 use ardea_core::Epoch;
 use ardea_packing::{
     JobDemand, PackingConfig, ResourceManager, Resources, RoundRobin, VertexDemand,
@@ -280,7 +280,7 @@ fn words_of_epochs_count_in_their_life_only() {
 fn that_a_life_can_not_go_on_is_told_until_there_is_a_later_one() {
     let mut agent = living();
     let over = |generation| {
-        let why = LifeEnd::Failed("it panicked".into());
+        let why = LifeEnd::Failed(AttemptFailure::transient("it panicked"));
         AgentEvent::LifeOver(Generation(generation), why)
     };
     assert_eq!(lives_over(&agent.on(NOW, over(1))), [] as [u64; 0]);

@@ -15,3 +15,4 @@ mod folders;
 mod refusing;
 mod savepoints;
 mod site;
+mod stuck;

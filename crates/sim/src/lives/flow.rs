@@ -5,7 +5,8 @@ use std::mem;
 use std::time::Duration;
 
 use ardea_control::{
-    AgentEvent, Change, EpochsAgentAction, EpochsAgentEvent, Generation, LifeEnd, Run, WorkerId,
+    AgentEvent, AttemptFailure, Change, EpochsAgentAction, EpochsAgentEvent, Generation, LifeEnd,
+    Run, WorkerId,
 };
 use ardea_core::Epoch;
 use ardea_packing::{ContainerId, InstanceId};
@@ -62,7 +63,7 @@ impl World {
         };
         let records = lives.survival.records;
         if lives.program(of).nature == Nature::Fails {
-            let why = LifeEnd::Failed("the new program panics".into());
+            let why = LifeEnd::Failed(AttemptFailure::transient("the new program panics"));
             self.lose_life(id, life.generation, why);
             return false;
         }
@@ -171,7 +172,7 @@ impl World {
             self.lose_life(
                 id,
                 generation,
-                LifeEnd::Failed("an instance panicked".into()),
+                LifeEnd::Failed(AttemptFailure::transient("an instance panicked")),
             );
         }
     }
@@ -345,7 +346,9 @@ impl World {
     fn loses(&mut self, id: WorkerId, generation: Generation, other: ContainerId) {
         if let Some(part) = self.part(id, generation) {
             part.is_broken = true;
-            let why = LifeEnd::Failed(format!("records for container {other} are lost"));
+            let why = LifeEnd::Failed(AttemptFailure::transient(format!(
+                "records for container {other} are lost"
+            )));
             self.lose_life(id, generation, why);
         }
     }

@@ -39,9 +39,9 @@ impl Work<'_> {
         self.failed = life.map(|life| life.generation);
         match (&mut self.living, life) {
             (Some(living), _) => {
-                living.fail(error);
+                living.fail(error, processed(self.active.as_ref()));
             }
-            (None, Some(life)) => self.tell(living::over(life, error)),
+            (None, Some(life)) => self.tell(living::over(life, error, |_| 0)),
             (None, None) => {}
         }
     }
@@ -71,11 +71,21 @@ impl Work<'_> {
         let Some(living) = &mut self.living else {
             return false;
         };
-        if living.fail(error)
+        if living.fail(error, processed(self.active.as_ref()))
             && let Some((vertex, instance)) = error.vertex()
         {
             self.with.failures.fails(vertex, instance, error.code());
         }
         true
+    }
+}
+
+/// Returns the number of records that the instances of a vertex have processed here.
+fn processed(active: Option<&Active>) -> impl FnOnce(&str) -> u64 {
+    move |vertex| {
+        let job = active.map(|active| active.deployment.handle());
+        job.map_or(0, |job| {
+            job.sum(vertex, |counted| counted.records_in + counted.records_out)
+        })
     }
 }

@@ -358,3 +358,57 @@ fn a_loss_that_is_heard_of_while_somebody_tries_again_is_of_the_life_before() {
     desk.begin_asked_for();
     desk.commit_next();
 }
+
+fn failed(signature: Option<&str>, is_permanent: bool) -> AttemptFailure {
+    AttemptFailure {
+        reason: "there is no such topic".into(),
+        signature: signature.map(String::from),
+        is_permanent,
+    }
+}
+
+#[test]
+fn a_vertex_without_progress_leads_to_safe_mode_though_epochs_are_committed_in_between() {
+    let mut desk = Desk::running();
+    let tolerated = desk.config.lives_tolerated;
+    for _ in 0..tolerated {
+        desk.commit_next();
+        desk.fail(1, failed(Some("kafka ARD-301"), false));
+        assert_eq!(desk.record().safe_mode, None);
+        desk.next_life();
+    }
+    desk.commit_next();
+    desk.fail(1, failed(Some("kafka ARD-301"), false));
+    let safe_mode = desk.record().safe_mode.clone();
+    assert!(
+        matches!(safe_mode, Some(SafeMode::KeepsFailing { times, .. }) if times == tolerated + 1),
+        "{safe_mode:?}"
+    );
+}
+
+#[test]
+fn failures_after_progress_do_not_add_up_over_commits() {
+    let mut desk = Desk::running();
+    for _ in 0..=desk.config.lives_tolerated {
+        desk.commit_next();
+        desk.fail(1, failed(None, false));
+        desk.next_life();
+    }
+    assert_eq!(desk.record().safe_mode, None);
+    assert_eq!(desk.record().failures, 1);
+}
+
+#[test]
+fn a_permanent_failure_leads_to_safe_mode_at_once_and_retry_leads_out_of_it() {
+    let mut desk = Desk::running();
+    let committed = desk.commit_next();
+    desk.fail(2, failed(None, true));
+    let why = "there is no such topic".to_string();
+    assert_eq!(desk.record().safe_mode, Some(SafeMode::Permanent { why }));
+    assert_eq!(desk.lives.len(), 1);
+    desk.command(7, EpochsCommand::Retry);
+    desk.wait(millis(50));
+    assert_eq!(desk.record().safe_mode, None);
+    let last = *desk.lives.last().unwrap();
+    assert_eq!(last, (Generation(3), Some(Epoch(committed)), false));
+}

@@ -9,8 +9,8 @@ use super::super::workers::{Content, Worker};
 use super::super::{JobMaster, MasterAction, Note};
 use super::{BEGINS_WITHIN, Stage};
 use crate::{
-    Cause, Epochs, EpochsEvent, EpochsNote, FromParticipant, Generation, Life, LifeEnd,
-    ParticipantId, WorkerId,
+    AttemptFailure, Cause, Epochs, EpochsEvent, EpochsNote, FromParticipant, Generation, Life,
+    LifeEnd, ParticipantId, WorkerId,
 };
 
 impl JobMaster {
@@ -99,10 +99,22 @@ impl JobMaster {
                 self.conduct(now, away, actions);
             }
             // One that has begun is over as well: nothing of it would ever be committed.
-            LifeEnd::Failed(why) | LifeEnd::Unreadable(why) | LifeEnd::Away(why) => {
+            LifeEnd::Failed(_) | LifeEnd::Unreadable(_) | LifeEnd::Away(_) => {
                 let was_over = lives.epochs.is_between_lives();
-                let reason = format!("worker {worker}: {why}");
-                self.lose(now, generation, participant, reason, actions);
+                let failure = match why {
+                    LifeEnd::Failed(failure) => failure,
+                    LifeEnd::Unreadable(why) | LifeEnd::Away(why) => AttemptFailure::transient(why),
+                };
+                let why = failure.reason;
+                let failed = EpochsEvent::Failed {
+                    generation,
+                    participant,
+                    failure: AttemptFailure {
+                        reason: format!("worker {worker}: {why}"),
+                        ..failure
+                    },
+                };
+                self.conduct(now, failed, actions);
                 let is_over = self.epochs().is_some_and(Epochs::is_between_lives);
                 if is_over && !was_over {
                     actions.push(MasterAction::Note(Note::LifeFailed(worker, why)));

@@ -9,8 +9,9 @@ use ardea_core::Epoch;
 
 use super::*;
 use crate::{
-    EpochKind, EpochWord, EpochsCommand, EpochsConfig, EpochsNote, FromParticipant, Generation,
-    Held, Intent, Life, LifeEnd, ParticipantId, PlanVersion, Receipt, Report, ToParticipant,
+    AttemptFailure, EpochKind, EpochWord, EpochsCommand, EpochsConfig, EpochsNote, FromParticipant,
+    Generation, Held, Intent, Life, LifeEnd, ParticipantId, PlanVersion, Receipt, Report,
+    ToParticipant,
 };
 
 fn config() -> MasterConfig {
@@ -285,7 +286,7 @@ fn a_worker_that_can_not_go_on_takes_all_back_and_stays() {
         let over = ToMaster::LifeOver {
             worker: worker(2),
             generation: Generation(generation),
-            why: LifeEnd::Failed("an instance panicked".into()),
+            why: LifeEnd::Failed(AttemptFailure::transient("an instance panicked")),
         };
         desk.happens(MasterEvent::From(over.clone()));
         // All workers are there; the second time the next life is not asked for at once.
@@ -315,7 +316,10 @@ fn a_worker_that_can_not_read_yet_what_it_begins_from_has_the_life_asked_for_aga
             why,
         })
     };
-    desk.happens(over(1, LifeEnd::Failed("it panicked".into())));
+    desk.happens(over(
+        1,
+        LifeEnd::Failed(AttemptFailure::transient("it panicked")),
+    ));
     assert_eq!(desk.generation(), 2);
     // It says so with each heartbeat.
     for _ in 0..3 {

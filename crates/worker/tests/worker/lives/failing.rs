@@ -58,7 +58,7 @@ fn a_commit_that_could_not_be_published_is_not_acknowledged_and_published_by_the
         let epoch = cluster.commit_next(EpochKind::Usual).await;
         let failed = |master: &Master| {
             let why = master.lives_over.get(&Generation(1));
-            matches!(why, Some(LifeEnd::Failed(why)) if why.contains("nobody takes it"))
+            matches!(why, Some(LifeEnd::Failed(why)) if why.reason.contains("nobody takes it"))
         };
         cluster.master.listen_until(failed).await;
         let mut reports = cluster.master.reports.iter();

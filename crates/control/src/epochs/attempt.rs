@@ -1,0 +1,97 @@
+//! The failure of one attempt at a job, and failures that repeat though epochs are committed in between.
+
+use std::time::Duration;
+
+use ardea_core::Error;
+use serde::{Deserialize, Serialize};
+
+/// The longest time between two failures that count as repeats.
+const REPEATS_WITHIN: Duration = Duration::from_secs(600);
+
+/// The failure of an attempt at a job, as far as it decides whether there is another attempt.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AttemptFailure {
+    /// The error, for people.
+    pub reason: String,
+    /// Vertex and error code, if the vertex had processed no record in this attempt. Two failures of one signature are repeats, even if
+    /// an epoch was committed in between: the commit was no progress of the failing vertex.
+    pub signature: Option<String>,
+    /// Another attempt fails in the same way until a person changes something: see [`Error::is_permanent`].
+    pub is_permanent: bool,
+}
+
+impl AttemptFailure {
+    /// A failure that another attempt may outlast, without a place.
+    pub fn transient(reason: impl Into<String>) -> Self {
+        AttemptFailure {
+            reason: reason.into(),
+            signature: None,
+            is_permanent: false,
+        }
+    }
+
+    /// The failure of an instance. `processed` returns the number of records that the instances of a vertex have processed in this attempt.
+    pub fn of(error: &Error, processed: impl FnOnce(&str) -> u64) -> Self {
+        let vertex = error.vertex().map(|(vertex, _)| vertex);
+        let stuck = vertex.filter(|vertex| processed(vertex) == 0);
+        AttemptFailure {
+            reason: error.to_string(),
+            signature: stuck.map(|vertex| format!("{vertex} {}", error.code().as_str())),
+            is_permanent: error.is_permanent(),
+        }
+    }
+}
+
+/// Counts failures of one signature.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    signature: Option<String>,
+    count: u32,
+    last: Duration,
+}
+
+impl Repeats {
+    /// Counts a failure. Returns the number of failures of its signature in a row, zero if it has none.
+    pub(super) fn count(&mut self, now: Duration, signature: Option<String>) -> u32 {
+        let is_repeat = signature.is_some()
+            && signature == self.signature
+            && now.saturating_sub(self.last) <= REPEATS_WITHIN;
+        self.count = match (&signature, is_repeat) {
+            (None, _) => 0,
+            (Some(_), true) => self.count.saturating_add(1),
+            (Some(_), false) => 1,
+        };
+        (self.signature, self.last) = (signature, now);
+        self.count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_core::ErrorCode;
+
+    #[test]
+    fn a_failure_has_a_signature_only_if_its_vertex_has_processed_nothing() {
+        let error = Error::new(ErrorCode::ReadFailed, "no topic").in_vertex("kafka", 1);
+        let signature = |processed| AttemptFailure::of(&error, |_| processed).signature;
+        assert_eq!(signature(0).as_deref(), Some("kafka ARD-301"));
+        assert_eq!(signature(1), None);
+        let nowhere = Error::new(ErrorCode::ReadFailed, "no topic");
+        assert_eq!(AttemptFailure::of(&nowhere, |_| 0).signature, None);
+    }
+
+    #[test]
+    fn failures_repeat_by_signature_and_within_the_window() {
+        let mut repeats = Repeats::default();
+        let mut count = |at: u64, signature: Option<&str>| {
+            repeats.count(Duration::from_secs(at), signature.map(String::from))
+        };
+        assert_eq!(count(0, Some("a")), 1);
+        assert_eq!(count(600, Some("a")), 2);
+        assert_eq!(count(1_201, Some("a")), 1);
+        assert_eq!(count(1_202, Some("b")), 1);
+        assert_eq!(count(1_203, None), 0);
+        assert_eq!(count(1_204, Some("b")), 1);
+    }
+}
