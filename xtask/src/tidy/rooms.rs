@@ -9,7 +9,12 @@ use super::tree::Tree;
 /// The rooms, from the ground up. A room may depend on every room of the floors below it, and on those that stand
 /// before it on its own floor, so that there is no circle; its tests may use all rooms of its own floor.
 const FLOORS: &[&[&str]] = &[
-    &["ardea-ring", "ardea-core", "ardea-aggregate"],
+    &[
+        "ardea-ring",
+        "ardea-core",
+        "ardea-aggregate",
+        "ardea-filesystem",
+    ],
     &[
         "ardea-testkit",
         "ardea-operators",

@@ -1,0 +1,33 @@
+//! What the engine needs of file systems.
+//!
+//! * [`Permissions`]: mode, group and owner of a file, kept by the file that replaces it;
+//! * [`rename_to_free`]: a rename that replaces nothing;
+//! * [`probe`]: tries whether a folder has the [features](Feature) that a guarantee relies on, before anything is written there;
+//! * [`FileSystem`], [`System`]: the calls that a probe makes, so that a test can have them fail.
+//!
+//! # Invariants
+//!
+//! * A file that replaces another is never readable by more users than that was.
+//! * A probe leaves no file behind, unless its process is killed.
+//!
+//! # Example
+//!
+//! ```
+//! use ardea_filesystem::{Feature, probe};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! probe(folder.path(), &[Feature::Locks, Feature::Rename], "the output of a job")?;
+//! assert_eq!(std::fs::read_dir(folder.path())?.count(), 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod calls;
+mod permissions;
+mod probe;
+mod rename;
+
+pub use calls::{FileSystem, System};
+pub use permissions::Permissions;
+pub use probe::{Feature, lacks_locks, probe, probe_by};
+pub use rename::rename_to_free;

@@ -1,0 +1,172 @@
+//! Permissions of a file that is replaced.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::Path;
+
+/// The bits of a mode that are kept: reading, writing and executing, for owner, group and others.
+const KEPT: u32 = 0o777;
+
+/// Mode, group and owner of a file.
+///
+/// A file is replaced by writing another one beside it and renaming that. The new file would have the mode that the umask gives,
+/// and the group and owner of this process; [`give_to`](Self::give_to) makes it like the file that it replaces.
+///
+/// ```
+/// use std::fs::{self, File};
+/// use std::os::unix::fs::PermissionsExt;
+/// use ardea_filesystem::Permissions;
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+/// fs::write(&old, "secret")?;
+/// fs::set_permissions(&old, fs::Permissions::from_mode(0o640))?;
+/// let file = File::create(&new)?;
+/// if let Some(permissions) = Permissions::of(&old)? {
+///     permissions.give_to(&file)?;
+/// }
+/// assert_eq!(file.metadata()?.permissions().mode() & 0o777, 0o640);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Permissions {
+    mode: u32,
+    owner: u32,
+    group: u32,
+}
+
+impl Permissions {
+    /// The mode for creating a file that gets the permissions of another before anything is written to it.
+    pub const UNTIL_GIVEN: u32 = 0o600;
+
+    /// Returns those of the plain file at `path`, and of the one that a link leads to; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it can't be looked at.
+    pub fn of(path: &Path) -> io::Result<Option<Self>> {
+        match fs::metadata(path) {
+            Ok(found) if found.is_file() => Ok(Some(Permissions::from(&found))),
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns them with the right to read and write for the owner, for a file that is being written: a later process of the
+    /// same user goes on with it.
+    pub fn while_written(self) -> Self {
+        Permissions {
+            mode: self.mode | Self::UNTIL_GIVEN,
+            ..self
+        }
+    }
+
+    /// Gives them to a file.
+    ///
+    /// Owner and group are kept where this process may set them. Where it may not set the group, the group of the new file gets no more
+    /// than all others have. Nothing is done to a file that has them already.
+    ///
+    /// # Errors
+    /// If the mode can't be set.
+    pub fn give_to(self, file: &File) -> io::Result<()> {
+        let has = Permissions::from(&file.metadata()?);
+        let mut wanted = self;
+        if (has.owner, has.group) != (self.owner, self.group) {
+            // The group alone is what a process without privileges may set, if it is one of its own.
+            let is_group_kept = fchown(file, Some(self.owner), Some(self.group)).is_ok()
+                || has.group == self.group
+                || fchown(file, None, Some(self.group)).is_ok();
+            if !is_group_kept {
+                wanted.mode = without_group(self.mode);
+            }
+        }
+        if has.mode != wanted.mode {
+            file.set_permissions(fs::Permissions::from_mode(wanted.mode))?;
+        }
+        Ok(())
+    }
+}
+
+impl From<&Metadata> for Permissions {
+    fn from(metadata: &Metadata) -> Self {
+        Permissions {
+            mode: metadata.mode() & KEPT,
+            owner: metadata.uid(),
+            group: metadata.gid(),
+        }
+    }
+}
+
+/// Returns a mode in which the group has no more than both it and all others had.
+fn without_group(mode: u32) -> u32 {
+    let others = (mode & 0o007) << 3;
+    (mode & !0o070) | (mode & others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_mode(path: &Path, mode: u32) {
+        fs::write(path, "x").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_file_gets_the_mode_of_another_whatever_it_had() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for mode in [0o600, 0o640, 0o664, 0o444, 0o755] {
+            with_mode(&at("old"), mode);
+            let file = File::create(at("new")).unwrap();
+            Permissions::of(&at("old"))
+                .unwrap()
+                .unwrap()
+                .give_to(&file)
+                .unwrap();
+            assert_eq!(file.metadata().unwrap().mode() & 0o7777, mode, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_file_gets_owner_and_group_of_another_where_that_is_permitted() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        with_mode(&at("old"), 0o640);
+        let old = File::open(at("old")).unwrap();
+        if fchown(&old, Some(12_345), Some(12_346)).is_err() {
+            eprintln!("SKIPPED: only root may give files away");
+            return;
+        }
+        let file = File::create(at("new")).unwrap();
+        Permissions::of(&at("old"))
+            .unwrap()
+            .unwrap()
+            .give_to(&file)
+            .unwrap();
+        let found = file.metadata().unwrap();
+        assert_eq!((found.uid(), found.gid()), (12_345, 12_346));
+        assert_eq!(found.mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn another_group_gets_no_more_than_all_others_had() {
+        assert_eq!(without_group(0o660), 0o600);
+        assert_eq!(without_group(0o664), 0o644);
+        assert_eq!(without_group(0o646), 0o646);
+        assert_eq!(without_group(0o777), 0o777);
+    }
+
+    #[test]
+    fn nothing_a_folder_and_a_device_have_none_to_give() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [
+            folder.path(),
+            &folder.path().join("no"),
+            Path::new("/dev/null"),
+        ] {
+            assert_eq!(Permissions::of(path).unwrap(), None);
+        }
+    }
+}

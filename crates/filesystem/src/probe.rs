@@ -1,0 +1,282 @@
+//! Tries what a file system can do.
+
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use ardea_core::{Error, ErrorCode, Result};
+
+use crate::{FileSystem, System};
+
+/// A feature of a file system.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Feature {
+    /// A file can be created on the condition that it is not there (`O_EXCL`).
+    ExclusiveCreate,
+    /// A file's advisory lock (`flock`) keeps others out.
+    Locks,
+    /// A file can be given another name, and stays the same file.
+    Rename,
+    /// A file can be given another name on the condition that nothing has that.
+    RenameToFree,
+    /// The content of a file can be brought to the disk (`fsync`).
+    Sync,
+    /// The names in a folder can be brought to the disk.
+    FolderSync,
+}
+
+impl Feature {
+    fn name(self) -> &'static str {
+        match self {
+            Feature::ExclusiveCreate => "exclusive creation of files (O_EXCL)",
+            Feature::Locks => "file locks (flock)",
+            Feature::Rename => "renames that keep the file",
+            Feature::RenameToFree => "renames that replace nothing, nor hard links",
+            Feature::Sync => "fsync of files",
+            Feature::FolderSync => "fsync of folders",
+        }
+    }
+}
+
+/// Tries whether the file system of `folder` has these features, by small files that are removed again. A folder that is not there
+/// yet is not made: the nearest one above it is tried. `what_for` says what needs them, such as `the output of a job`.
+///
+/// # Errors
+/// [`ErrorCode::StoreUnsuitable`] with the feature that is missing; [`ErrorCode::WriteFailed`] if no file can be written there.
+pub fn probe(folder: &Path, features: &[Feature], what_for: &str) -> Result<()> {
+    probe_by(&System, folder, features, what_for)
+}
+
+/// Does the same by other calls than those of the system.
+///
+/// # Errors
+/// As [`probe`].
+pub fn probe_by(
+    calls: &impl FileSystem,
+    folder: &Path,
+    features: &[Feature],
+    what_for: &str,
+) -> Result<()> {
+    let there = existing(folder);
+    let names = Names::new(&there);
+    let found = try_features(calls, &there, &names, features);
+    for name in names.all() {
+        // One that is not there, or can't be removed, stands in nobody's way.
+        let _ = calls.remove(name);
+    }
+    found.map_err(|failure| match failure {
+        Failure::Unwritable(error) => unwritable(&there, error),
+        Failure::Lacking(feature, why) => lacking(&there, feature, what_for, why),
+    })
+}
+
+/// Returns the error of a file system without locks, if `error`, of locking the file at `path`, says that.
+pub fn lacks_locks(path: &Path, error: &io::Error, what_for: &str) -> Option<Error> {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error)?;
+    let has_none = [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOLCK, Errno::INVAL].contains(&errno);
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    has_none.then(|| lacking(folder, Feature::Locks, what_for, Why::Said(errno.into())))
+}
+
+enum Failure {
+    /// No file can be written, whatever the file system can do.
+    Unwritable(io::Error),
+    Lacking(Feature, Why),
+}
+
+/// The sign of a missing feature.
+enum Why {
+    Said(io::Error),
+    Done(&'static str),
+}
+
+fn unwritable(folder: &Path, error: io::Error) -> Error {
+    let code = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::DiskFull,
+        _ => ErrorCode::WriteFailed,
+    };
+    Error::new(code, format!("cannot write in {}", folder.display()))
+        .because(error)
+        .hint("check the path, who may write there, and the room on the disk")
+}
+
+fn lacking(folder: &Path, feature: Feature, what_for: &str, why: Why) -> Error {
+    let what = format!(
+        "the file system of {} has no {}, which {what_for} needs",
+        folder.display(),
+        feature.name()
+    );
+    let error = Error::new(ErrorCode::StoreUnsuitable, what);
+    let error = match why {
+        Why::Said(said) => error.because(said),
+        Why::Done(done) => error.because(done),
+    };
+    error.hint("name a folder on a local disk, or on a shared file system that has it, such as NFS 4 mounted with locks")
+}
+
+/// Returns the folder, or the nearest above it that is there.
+fn existing(folder: &Path) -> PathBuf {
+    let found = folder
+        .ancestors()
+        .find(|folder| !folder.as_os_str().is_empty() && folder.is_dir());
+    found.unwrap_or(Path::new(".")).to_path_buf()
+}
+
+/// The names of the files of one probe.
+struct Names {
+    first: PathBuf,
+    second: PathBuf,
+    third: PathBuf,
+}
+
+impl Names {
+    fn new(folder: &Path) -> Self {
+        let token = RandomState::new().hash_one(std::process::id());
+        let name = |number: u8| folder.join(format!(".ardea-probe-{token:016x}-{number}.part"));
+        Names {
+            first: name(1),
+            second: name(2),
+            third: name(3),
+        }
+    }
+
+    fn all(&self) -> [&Path; 3] {
+        [&self.first, &self.second, &self.third]
+    }
+}
+
+const CONTENT: &[u8] = b"a probe of this file system, which may be removed\n";
+
+fn try_features(
+    calls: &impl FileSystem,
+    folder: &Path,
+    names: &Names,
+    features: &[Feature],
+) -> std::result::Result<(), Failure> {
+    let has = |feature| features.contains(&feature);
+    let file = calls
+        .create_new(&names.first)
+        .map_err(Failure::Unwritable)?;
+    calls.write(&file, CONTENT).map_err(Failure::Unwritable)?;
+    if has(Feature::ExclusiveCreate) {
+        is_exclusive(calls, &names.first)?;
+    }
+    if has(Feature::Locks) {
+        try_locks(calls, &file, &names.first)?;
+    }
+    if has(Feature::Sync) {
+        let synced = calls.sync(&file);
+        synced.map_err(|error| refused(Feature::Sync, error))?;
+    }
+    if has(Feature::Rename) {
+        try_rename(calls, &file, names)?;
+    }
+    if has(Feature::RenameToFree) {
+        try_rename_to_free(calls, names)?;
+    }
+    if has(Feature::FolderSync) {
+        let synced = calls.sync_folder(folder);
+        synced.map_err(|error| refused(Feature::FolderSync, error))?;
+    }
+    Ok(())
+}
+
+/// A full disk lacks no feature.
+fn refused(feature: Feature, error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::Unwritable(error),
+        _ => Failure::Lacking(feature, Why::Said(error)),
+    }
+}
+
+fn is_exclusive(calls: &impl FileSystem, path: &Path) -> std::result::Result<(), Failure> {
+    let feature = Feature::ExclusiveCreate;
+    match calls.create_new(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(refused(feature, error)),
+        Ok(_) => Err(Failure::Lacking(
+            feature,
+            Why::Done("a file was created that was there"),
+        )),
+    }
+}
+
+fn try_locks(
+    calls: &impl FileSystem,
+    file: &File,
+    path: &Path,
+) -> std::result::Result<(), Failure> {
+    let feature = Feature::Locks;
+    let is_locked = calls
+        .try_lock(file)
+        .map_err(|error| refused(feature, error))?;
+    if !is_locked {
+        return Err(Failure::Lacking(feature, Why::Done("a new file is locked")));
+    }
+    let other = calls.open(path).map_err(Failure::Unwritable)?;
+    let is_locked_again = calls
+        .try_lock(&other)
+        .map_err(|error| refused(feature, error))?;
+    match is_locked_again {
+        false => Ok(()),
+        true => Err(Failure::Lacking(
+            feature,
+            Why::Done("two got the lock of one file"),
+        )),
+    }
+}
+
+fn try_rename(
+    calls: &impl FileSystem,
+    file: &File,
+    names: &Names,
+) -> std::result::Result<(), Failure> {
+    let feature = Feature::Rename;
+    let failed = |error| refused(feature, error);
+    let renamed = calls
+        .create_new(&names.second)
+        .map_err(Failure::Unwritable)
+        .and_then(|_| calls.rename(&names.first, &names.second).map_err(failed));
+    renamed?;
+    let (ours, its) = (file.metadata(), names.second.metadata());
+    let (ours, its) = (ours.map_err(Failure::Unwritable)?, its.map_err(failed)?);
+    if (ours.dev(), ours.ino()) != (its.dev(), its.ino()) || names.first.exists() {
+        let done = "what was renamed is a copy";
+        return Err(Failure::Lacking(feature, Why::Done(done)));
+    }
+    Ok(())
+}
+
+fn try_rename_to_free(calls: &impl FileSystem, names: &Names) -> std::result::Result<(), Failure> {
+    let feature = Feature::RenameToFree;
+    let failed = |error| refused(feature, error);
+    let (from, taken) = (
+        &names.third,
+        match names.second.exists() {
+            true => &names.second,
+            false => &names.first,
+        },
+    );
+    calls.create_new(from).map_err(Failure::Unwritable)?;
+    if calls.rename_to_free(from, taken).map_err(failed)? {
+        let done = "a file was replaced";
+        return Err(Failure::Lacking(feature, Why::Done(done)));
+    }
+    calls.remove(taken).map_err(Failure::Unwritable)?;
+    match calls.rename_to_free(from, taken).map_err(failed)? {
+        true => Ok(()),
+        false => Err(Failure::Lacking(
+            feature,
+            Why::Done("a free name is said to be taken"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;
