@@ -5,9 +5,8 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use ardea_core::Result;
+use ardea_filesystem::{Feature, probe, rename_to_free};
 use bytes::Bytes;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
 
 use crate::failure::{unreadable, unwritable};
 use crate::file_name::WriterToken;
@@ -105,17 +104,15 @@ impl DiskFolder {
 
     fn give_name(&self, name: &FileName, bytes: &[u8], unfinished: &Path) -> io::Result<()> {
         let whole = self.path_of(name, FileState::Whole);
-        match name_free(unfinished, &whole) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if fs::read(&whole)? != bytes {
-                    return Err(error);
-                }
-                // Whoever wrote it may have died before it was safe.
-                File::open(&whole)?.sync_all()?;
-                remove(unfinished)
-            }
-            named => named,
+        if rename_to_free(unfinished, &whole)? {
+            return Ok(());
         }
+        if fs::read(&whole)? != bytes {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        // Whoever wrote it may have died before it was safe.
+        File::open(&whole)?.sync_all()?;
+        remove(unfinished)
     }
 }
 
@@ -124,18 +121,6 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut file = File::options().write(true).create_new(true).open(path)?;
     file.write_all(bytes)?;
     Ok(file)
-}
-
-/// Gives the file `from` the name `to`, which nothing may have.
-fn name_free(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // The file system has no such call.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            fs::hard_link(from, to)?;
-            fs::remove_file(from)
-        }
-        renamed => Ok(renamed?),
-    }
 }
 
 fn sync(folder: &Path) -> io::Result<()> {
@@ -190,6 +175,16 @@ impl Folder for DiskFolder {
             self.write_new(&files)?;
         }
         Ok(())
+    }
+
+    fn probe(&self) -> Result<()> {
+        const FEATURES: [Feature; 4] = [
+            Feature::ExclusiveCreate,
+            Feature::RenameToFree,
+            Feature::Sync,
+            Feature::FolderSync,
+        ];
+        probe(&self.path, &FEATURES, "a folder of snapshots")
     }
 
     fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
@@ -389,6 +384,18 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::ReadFailed);
         fs::rename(&away, folder.path()).unwrap();
         assert_eq!(folder.read(&name("a.block")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_usual_folder_is_suitable_and_nothing_of_the_probe_is_left() {
+        let (_temporary, folder) = folder();
+        folder.probe().expect("suitable");
+        assert!(folder.is_empty().expect("listed"));
+        let system = DiskFolder {
+            path: "/proc/self".into(),
+        };
+        let error = system.probe().expect_err("nothing can be written");
+        assert_eq!(error.code(), ErrorCode::WriteFailed);
     }
 
     #[test]

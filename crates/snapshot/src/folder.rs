@@ -56,6 +56,15 @@ pub trait Folder: Send + Sync + fmt::Debug {
         Ok(self.list()?.is_empty())
     }
 
+    /// Tries whether the place can keep what [`write`](Self::write) promises, by a file of its own, which is removed again. For whoever begins to
+    /// write there; who only reads needs no such place.
+    ///
+    /// # Errors
+    /// [`StoreUnsuitable`](ardea_core::ErrorCode::StoreUnsuitable) with what is missing; `DiskFull` or `WriteFailed` if nothing can be written.
+    fn probe(&self) -> Result<()> {
+        crate::probe::taken_once(self)
+    }
+
     /// Removes files, durably, as [`write`](Self::write) says. Those that are gone already are no failure.
     ///
     /// # Errors

@@ -64,6 +64,7 @@ mod recent;
 mod disk_folder;
 mod folder;
 mod memory_folder;
+mod probe;
 
 mod block;
 mod core_pace;
