@@ -23,13 +23,16 @@
 //! assert!(Pairs.decode(b"a=x").is_err());
 //! ```
 
+mod checked;
 mod csv;
 mod json;
 mod lines;
+mod non_finite;
 
 pub use csv::Csv;
-pub use json::JsonLines;
-pub use lines::{Debugged, Lines};
+pub use json::{JsonLines, LossyJsonLines};
+pub use lines::{Debugged, Lines, MultilineText};
+pub use non_finite::NonFinite;
 
 /// Where a record's bytes end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +78,9 @@ pub trait Decode<T>: Clone + Send + Sync + 'static {
 }
 
 /// Makes bytes of records.
+///
+/// What an encoder writes reads back as it was by the decoder of the same format; a record for which that is not so is refused.
+/// Choices that give this up are made by name, such as [`JsonLines::non_finite`].
 ///
 /// The value given to a sink is a prototype, cloned for each instance.
 pub trait Encode<T>: Clone + Send + Sync + 'static {

@@ -24,6 +24,14 @@ impl<E> Writing<E> {
             on_error: OnError::default(),
         }
     }
+
+    /// Returns the same settings with another encoder.
+    pub fn map<F>(self, encoder: impl FnOnce(E) -> F) -> Writing<F> {
+        Writing {
+            encoder: encoder(self.encoder),
+            on_error: self.on_error,
+        }
+    }
 }
 
 /// Declares the builder method that every byte sink has; the builder keeps a `writing: Writing<E>`.

@@ -27,10 +27,11 @@ use ardea_core::{
     Outbox, Processor, Progress, Result, Sink,
 };
 
-use crate::format::{Encode, JsonLines, Lines};
+use crate::format::{Encode, JsonLines, Lines, LossyJsonLines, NonFinite};
 use crate::outgo::{Outgo, Pending, Writing, writing_options};
 
-/// Writes each record as a line, as it displays.
+/// Writes each record as a line, as it displays. One whose text has newlines is set aside, unless the format is
+/// [`Lines.multiline()`](Lines::multiline), as it may be for eyes: `stdout::write(Lines.multiline())`.
 pub fn lines<T: Send + 'static>() -> StdoutSink<T, Lines>
 where
     Lines: Encode<T>,
@@ -76,6 +77,16 @@ impl<T: Send + 'static, E: Encode<T>> StdoutSink<T, E> {
         Sink::new("stdout", Arc::new(supply))
             .isolation(Isolation::Thread)
             .delivering(Delivery::AtLeastOnce)
+    }
+}
+
+impl<T: Send + 'static> StdoutSink<T, JsonLines> {
+    /// Sets what is written for a float that is NaN or infinite, of which JSON has none. By default the record is set aside.
+    pub fn non_finite(self, choice: NonFinite) -> StdoutSink<T, LossyJsonLines> {
+        StdoutSink {
+            writing: self.writing.map(|format| format.non_finite(choice)),
+            record: PhantomData,
+        }
     }
 }
 

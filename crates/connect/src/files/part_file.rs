@@ -6,11 +6,15 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ardea_core::{Error, ErrorCode, Result, real_path};
+use ardea_filesystem::{Permissions, lacks_locks};
 use flate2::write::GzEncoder;
 use rustix::fs::OFlags;
 
 use super::special_file::{Awaited, SpecialFile};
 use super::whole::{Whole, reopened};
+
+/// The mode of a new file, of which the umask takes its part.
+const NEW_FILE: u32 = 0o666;
 
 /// What the name of an unfinished file ends in.
 pub(super) const PART_SUFFIX: &str = ".part";
@@ -90,6 +94,7 @@ impl Way {
 
 /// A file that is written as `NAME.part` and becomes `NAME` when it is finished.
 ///
+/// It has the mode of the file that it replaces, and owner and group where this process may set them; a new file follows the umask.
 /// Dropped unfinished, it stays as `NAME.part`. Only one writer at a time can have it (an advisory lock).
 ///
 /// ```
@@ -170,18 +175,24 @@ pub(super) fn is_named(file: &File, name: &Path) -> io::Result<bool> {
     Ok(named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())))
 }
 
-/// Opens an unfinished file and locks it; `between` is what others may do meanwhile.
-fn locked(part: &Path, mut between: impl FnMut()) -> Result<File> {
+/// Returns the error of locking an unfinished file.
+pub(super) fn cannot_lock(part: &Path, error: io::Error) -> Error {
+    lacks_locks(part, &error, "writing a file").unwrap_or_else(|| cannot_write(part, error))
+}
+
+/// Opens an unfinished file and locks it; `between` is what others may do meanwhile. The new file has `mode` as far as the umask
+/// lets it.
+fn locked(part: &Path, mode: u32, mut between: impl FnMut()) -> Result<File> {
     let failed = |error| cannot_write(part, error);
     loop {
         // Not truncated before the lock is held: another writer may be at it.
         let mut options = part_options();
-        let file = options.create(true).truncate(false).open(part);
+        let file = options.create(true).truncate(false).mode(mode).open(part);
         let file = file.map_err(failed)?;
         between();
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::Error(error)) => return Err(cannot_lock(part, error)),
             Err(TryLockError::WouldBlock) => return Err(in_use(part)),
         }
         // Its writer may have finished between the opening and the locking: then this is a whole file under its final name.
@@ -245,8 +256,15 @@ impl PartFile {
             }
             Place::File { path, part } => {
                 make_way(&path).map_err(failed)?;
-                let file = locked(&part, || ())?;
+                let replaced = Permissions::of(&path).map_err(failed)?;
+                let mode = replaced.map_or(NEW_FILE, |_| Permissions::UNTIL_GIVEN);
+                let file = locked(&part, mode, || ())?;
                 file.set_len(0).map_err(failed)?;
+                if let Some(replaced) = replaced {
+                    // Before anything is in it that not all may read.
+                    let given = replaced.while_written().give_to(&file);
+                    given.map_err(failed)?;
+                }
                 PartFile::begun(path, part, file, compression)
             }
         }
@@ -269,7 +287,7 @@ impl PartFile {
         };
         match file.try_lock() {
             Ok(()) => PartFile::begun(path, part, file, compression).map(Some),
-            Err(TryLockError::Error(error)) => Err(failed(error)),
+            Err(TryLockError::Error(error)) => Err(cannot_lock(&path, error)),
             // Somebody has taken it for what an earlier run left.
             Err(TryLockError::WouldBlock) => Ok(None),
         }
@@ -483,100 +501,4 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_writers_of_one_file_are_kept_apart() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("deep/er/out");
-        let mut first = PartFile::create(path.clone(), Compression::None, |_| true).unwrap();
-        first.write(b"mine").unwrap();
-        let error =
-            PartFile::create(path.clone(), Compression::None, |_| true).expect_err("an error");
-        assert!(error.to_string().contains("another job"), "{error}");
-        first.finish(true).unwrap();
-        assert_eq!(fs::read(path).unwrap(), b"mine");
-    }
-
-    #[test]
-    fn what_an_earlier_run_left_is_overwritten() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("out");
-        let mut part = PartFile::create(path.clone(), Compression::None, |_| true).unwrap();
-        part.write(b"a long beginning").unwrap();
-        drop(part);
-        assert!(!path.exists());
-        let mut part = PartFile::create(path.clone(), Compression::None, |_| true).unwrap();
-        part.write(b"new").unwrap();
-        part.finish(false).unwrap();
-        assert_eq!(fs::read(path).unwrap(), b"new");
-    }
-
-    #[test]
-    fn a_part_that_became_whole_between_opening_and_locking_is_not_taken_for_a_part() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("out");
-        let mut first = PartFile::create(path.clone(), Compression::None, |_| true).unwrap();
-        first.write(b"whole").unwrap();
-        let part = first.part.clone().unwrap();
-        let mut first = Some(first);
-        let second = locked(&part, || {
-            if let Some(first) = first.take() {
-                first.finish(false).unwrap();
-            }
-        });
-        second.unwrap().set_len(0).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"whole");
-        assert!(part.exists(), "the second writer has a part of its own");
-    }
-
-    #[test]
-    fn a_part_that_was_replaced_does_not_become_the_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("out");
-        let mut part = PartFile::create(path.clone(), Compression::None, |_| true).unwrap();
-        part.write(b"mine").unwrap();
-        fs::write(dir.path().join("theirs"), "theirs").unwrap();
-        fs::rename(dir.path().join("theirs"), dir.path().join("out.part")).unwrap();
-        let error = part.finish(false).expect_err("an error");
-        assert!(error.to_string().contains("was replaced"), "{error}");
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn a_part_that_is_a_link_or_a_pipe_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        fs::write(at("other"), "other").unwrap();
-        std::os::unix::fs::symlink(at("other"), at("a.part")).unwrap();
-        crate::testing::named_pipe(&at("b.part"));
-        for name in ["a", "b"] {
-            let error = PartFile::create(at(name), Compression::None, |_| true);
-            assert_eq!(error.expect_err(name).code(), ErrorCode::WriteFailed);
-        }
-        assert_eq!(fs::read(at("other")).unwrap(), b"other");
-    }
-
-    #[test]
-    fn a_link_in_a_circle_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("round");
-        std::os::unix::fs::symlink("round", &path).unwrap();
-        let error = PartFile::create(path.clone(), Compression::None, |_| true);
-        assert_eq!(error.unwrap_err().code(), ErrorCode::WriteFailed);
-        assert!(path.is_symlink());
-    }
-
-    #[test]
-    fn a_discarded_file_leaves_what_was_there() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("out");
-        fs::write(&path, "old").unwrap();
-        let mut part = PartFile::create(path.clone(), Compression::None, |_| true).unwrap();
-        part.write(b"new").unwrap();
-        part.discard();
-        assert_eq!(fs::read(path).unwrap(), b"old");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
-}
+mod tests;

@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ardea_core::{FileUse, Instance};
+use ardea_core::{FileUse, Instance, Result};
+use ardea_filesystem::{Feature, probe};
 
 use super::part_file::{Compression, PART_SUFFIX, Place, with_suffix};
 
@@ -21,9 +22,35 @@ pub(super) struct Plan {
     pub sync: bool,
     /// Whether a file ends with each epoch.
     pub rotates_with_epochs: bool,
+    /// The size from which on a file ends with an epoch.
+    pub min_bytes: Option<u64>,
+    /// The age from which on a file ends with an epoch.
+    pub min_age: Option<Duration>,
 }
 
 impl Plan {
+    /// Returns the plan of one file without rotation.
+    pub fn new(path: &Path) -> Self {
+        Plan {
+            path: path.to_path_buf(),
+            compression: Compression::of_name(path),
+            rotate_bytes: None,
+            rotate_after: None,
+            sync: false,
+            rotates_with_epochs: false,
+            min_bytes: None,
+            min_age: None,
+        }
+    }
+
+    /// Tells whether a file of this size, before compression, and age ends with the epoch that has just ended.
+    pub fn ends_with_epoch(&self, written: u64, age: Duration) -> bool {
+        let has_no_minimum = self.min_bytes.is_none() && self.min_age.is_none();
+        let is_large = self.min_bytes.is_some_and(|least| written >= least);
+        let is_old = self.min_age.is_some_and(|least| age >= least);
+        self.rotates_with_epochs && written > 0 && (has_no_minimum || is_large || is_old)
+    }
+
     pub fn rotates(&self) -> bool {
         self.rotate_bytes.is_some() || self.rotate_after.is_some() || self.rotates_with_epochs
     }
@@ -129,6 +156,26 @@ impl Plan {
         }
     }
 
+    /// Tries whether the file system of an instance's files can have what was written be seen exactly once.
+    ///
+    /// # Errors
+    /// [`StoreUnsuitable`](ardea_core::ErrorCode::StoreUnsuitable) if it can't.
+    pub fn probe(&self, instance: Instance) -> Result<()> {
+        let rename = match self.rotates() {
+            true => Feature::RenameToFree,
+            false => Feature::Rename,
+        };
+        let features = [Feature::Locks, rename, Feature::Sync, Feature::FolderSync];
+        let path = self.file(instance, 0);
+        // Where a link leads to.
+        let path = match Place::of(&path) {
+            Ok(Place::File { path, .. }) => path,
+            Ok(Place::Special) | Err(_) => path,
+        };
+        let folder = path.parent().unwrap_or(Path::new("."));
+        probe(folder, &features, "output that is seen exactly once")
+    }
+
     /// Whether it is written to a device or a pipe, as far as that is there.
     pub fn is_special(&self, instance: Instance) -> bool {
         !self.rotates() && matches!(Place::of(&self.file(instance, 0)), Ok(Place::Special))
@@ -174,13 +221,23 @@ mod tests {
 
     fn plan(path: &str, compression: Compression) -> Plan {
         Plan {
-            path: path.into(),
             compression,
-            rotate_bytes: None,
-            rotate_after: None,
-            sync: false,
-            rotates_with_epochs: false,
+            ..Plan::new(Path::new(path))
         }
+    }
+
+    #[test]
+    fn a_file_ends_with_an_epoch_as_soon_as_one_of_its_minimums_is_reached() {
+        let second = Duration::from_secs;
+        let mut plan = plan("o.txt", Compression::None);
+        assert!(!plan.ends_with_epoch(1, second(1)), "it does not rotate");
+        plan.rotates_with_epochs = true;
+        assert!(plan.ends_with_epoch(1, second(0)) && !plan.ends_with_epoch(0, second(9)));
+        plan.min_bytes = Some(100);
+        assert!(plan.ends_with_epoch(100, second(0)) && !plan.ends_with_epoch(99, second(9)));
+        plan.min_age = Some(second(5));
+        assert!(plan.ends_with_epoch(100, second(0)) && plan.ends_with_epoch(1, second(5)));
+        assert!(!plan.ends_with_epoch(99, second(4)));
     }
 
     #[test]

@@ -2,14 +2,12 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ardea_core::{Error, ErrorCode, Result};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
+use ardea_filesystem::{Permissions, rename_to_free};
 
-use super::part_file::{cannot_write, is_named, part_options};
+use super::part_file::{cannot_lock, cannot_write, is_named, part_options};
 
 /// A part that has all its content.
 pub(super) struct Whole {
@@ -56,10 +54,22 @@ impl Whole {
         synced.map_err(|error| cannot_write(&self.part, error))
     }
 
-    /// Gives it its name, in place of any older file. With `sync` the name is on the disk before this returns.
+    /// Gives it its name, in place of any older file, whose permissions it gets. With `sync` the name is on the disk before this
+    /// returns.
     pub fn replace(&mut self, sync: bool) -> Result<()> {
-        fs::rename(&self.part, &self.path).map_err(|error| cannot_write(&self.path, error))?;
+        self.rename()
+            .map_err(|error| cannot_write(&self.path, error))?;
         self.named(sync)
+    }
+
+    fn rename(&self) -> io::Result<()> {
+        // They may have been changed since it was begun.
+        let kept = Permissions::of(&self.path)?;
+        let give = |permissions: Permissions| permissions.give_to(&self.file);
+        kept.map_or(Ok(()), |kept| give(kept.while_written()))?;
+        fs::rename(&self.part, &self.path)?;
+        // A part that can't be written could not be gone on with.
+        kept.map_or(Ok(()), give)
     }
 
     /// Gives it its name, or `another` if something has that by now.
@@ -93,7 +103,7 @@ pub(super) fn reopened(part: &Path, length: u64) -> Result<Option<File>> {
     };
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::Error(error)) => return Err(failed(error)),
+        Err(TryLockError::Error(error)) => return Err(cannot_lock(part, error)),
         Err(TryLockError::WouldBlock) => return Err(still_held(part)),
     }
     let has = file.metadata().map_err(failed)?.len();
@@ -130,79 +140,4 @@ pub(super) fn sync_folder_of(path: &Path) -> Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))
         .and_then(|folder| folder.sync_all())
         .map_err(|error| cannot_write(path, error))
-}
-
-/// Gives the file `from` the name `to`, unless something has that: then false.
-fn rename_to_free(from: &Path, to: &Path) -> io::Result<bool> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(true),
-        Err(Errno::EXIST) => Ok(false),
-        // The file system has no such call.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_to_free(from, to),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// As [`rename_to_free`], by two steps. Whoever dies between them leaves the file with both names: then the second is made up for.
-fn link_to_free(from: &Path, to: &Path) -> io::Result<bool> {
-    match fs::hard_link(from, to) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let (ours, its) = (fs::symlink_metadata(from)?, fs::symlink_metadata(to)?);
-            if (ours.dev(), ours.ino()) != (its.dev(), its.ino()) {
-                return Ok(false);
-            }
-        }
-        linked => linked?,
-    }
-    fs::remove_file(from).map(|()| true)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_that_is_taken_is_left_alone_both_ways() {
-        for rename in [rename_to_free, link_to_free] {
-            let dir = tempfile::tempdir().unwrap();
-            let at = |name: &str| dir.path().join(name);
-            fs::write(at("mine"), "mine").unwrap();
-            fs::write(at("taken"), "theirs").unwrap();
-            std::os::unix::fs::symlink("nothing", at("link")).unwrap();
-            for name in ["taken", "link"] {
-                assert!(!rename(&at("mine"), &at(name)).unwrap());
-            }
-            assert!(rename(&at("mine"), &at("free")).unwrap());
-            assert_eq!(fs::read(at("taken")).unwrap(), b"theirs");
-            assert_eq!(fs::read(at("free")).unwrap(), b"mine");
-            assert!(!at("mine").exists() && !at("nothing").exists());
-        }
-    }
-
-    #[test]
-    fn a_file_that_got_its_name_by_half_gets_no_second_one() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        fs::write(at("part"), "mine").unwrap();
-        fs::hard_link(at("part"), at("whole")).unwrap();
-        assert!(link_to_free(&at("part"), &at("whole")).unwrap());
-        assert!(!at("part").exists());
-        assert_eq!(fs::read(at("whole")).unwrap(), b"mine");
-    }
-
-    #[test]
-    fn what_an_earlier_life_left_is_cut_to_what_counts_or_refused_or_gone() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        fs::write(at("out.part"), "12345").unwrap();
-        let found = |length| Whole::found(at("out"), at("out.part"), length);
-        assert_eq!(found(6).err().unwrap().code(), ErrorCode::WriteFailed);
-        let mut whole = found(3).unwrap().unwrap();
-        assert_eq!(whole.length().unwrap(), 3);
-        assert!(found(3).is_err(), "somebody has it");
-        whole.sync().unwrap();
-        whole.replace(true).unwrap();
-        assert_eq!(fs::read(at("out")).unwrap(), b"123");
-        assert!(found(3).unwrap().is_none());
-    }
 }

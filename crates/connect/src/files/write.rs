@@ -17,7 +17,7 @@ use super::claim::Claim;
 use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write, with_suffix};
 use super::plan::Plan;
 use super::special_file::Awaited;
-use crate::format::{Csv, Encode, JsonLines, Lines};
+use crate::format::{Csv, Encode, JsonLines, Lines, LossyJsonLines, NonFinite};
 use crate::outgo::{Outgo, Writing, writing_options};
 use ledger::Ledger;
 
@@ -51,14 +51,7 @@ pub fn write<T: Send + 'static, E: Encode<T>>(
     encoder: E,
 ) -> FileSink<T, E> {
     FileSink {
-        plan: Plan {
-            path: path.as_ref().to_path_buf(),
-            compression: Compression::of_name(path.as_ref()),
-            rotate_bytes: None,
-            rotate_after: None,
-            sync: false,
-            rotates_with_epochs: false,
-        },
+        plan: Plan::new(path.as_ref()),
         parallelism: Parallelism::ONE,
         writing: Writing::new(encoder),
         record: PhantomData,
@@ -74,6 +67,8 @@ pub fn write<T: Send + 'static, E: Encode<T>>(
 ///   `out-0-000000.csv` …), counted on from what is there already: they replace none, also if several processes write files of
 ///   the same name.
 /// * A path that ends in `.gz` or `.zst` is compressed accordingly. Missing directories are made.
+/// * A file that is written anew keeps the mode of the one that it replaces, and owner and group where the process may set them; new
+///   files follow the umask.
 /// * A link stays a link: what it leads to is written. A device or a named pipe is written as it is; a pipe is waited for
 ///   until it has a reader. A job that drains or is cancelled meanwhile fails, since there is nobody to deliver to. If the reader
 ///   goes away before all is written, the job fails.
@@ -85,6 +80,8 @@ pub fn write<T: Send + 'static, E: Encode<T>>(
 /// What is written is seen exactly once: a file gets its name when it is whole *and* an epoch is committed to which all of it belongs. It is on
 /// the disk by then.
 ///
+/// * A file system that can't give this is refused with the reason when the job starts, before anything is written
+///   ([`ErrorCode::StoreUnsuitable`]): one without locks, `fsync` of files and folders, or renames that keep the file.
 /// * A file is written over the ends of epochs. When the job goes on after a failure, what belonged to no committed epoch is cut off the
 ///   `….part`, and comes again.
 /// * One instance without rotation writes one file, which gets its name when the job has ended. For results that are seen while the job runs
@@ -119,9 +116,38 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
     }
 
     /// Ends a file with each epoch, in a job that keeps its state: what belongs to an epoch is seen as soon as that is committed. In
-    /// other jobs this makes the files numbered, and has no other effect.
+    /// other jobs this makes the files numbered, and has no other effect. Epochs end several times a second: see
+    /// [`rotate_min_age`](Self::rotate_min_age) and [`rotate_min_bytes`](Self::rotate_min_bytes) for fewer, larger files.
     pub fn rotate_with_epochs(mut self) -> Self {
         self.plan.rotates_with_epochs = true;
+        self
+    }
+
+    /// Sets the size from which on a file ends with an epoch, before compression; a smaller one goes on over the next epochs.
+    /// Implies [`rotate_with_epochs`](Self::rotate_with_epochs), whose files are as many as there are epochs without a minimum.
+    ///
+    /// With [`rotate_min_age`](Self::rotate_min_age) as well, a file ends as soon as either minimum is reached. With the size
+    /// alone, the last records of a slow stream are seen when enough others have come, or the job has ended.
+    pub fn rotate_min_bytes(mut self, bytes: u64) -> Self {
+        self.plan.rotates_with_epochs = true;
+        self.plan.min_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets the age, counted from a file's first record, from which on it ends with an epoch: no instance ends files more often than
+    /// that. Implies [`rotate_with_epochs`](Self::rotate_with_epochs).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ardea_connect::files;
+    ///
+    /// let sink = files::write_lines::<u64>("out.txt")
+    ///     .rotate_min_age(Duration::from_secs(60))
+    ///     .rotate_min_bytes(64 << 20);
+    /// ```
+    pub fn rotate_min_age(mut self, age: Duration) -> Self {
+        self.plan.rotates_with_epochs = true;
+        self.plan.min_age = Some(age);
         self
     }
 
@@ -171,6 +197,18 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
     }
 }
 
+impl<T: Send + 'static> FileSink<T, JsonLines> {
+    /// Sets what is written for a float that is NaN or infinite, of which JSON has none. By default the record is set aside.
+    pub fn non_finite(self, choice: NonFinite) -> FileSink<T, LossyJsonLines> {
+        FileSink {
+            plan: self.plan,
+            parallelism: self.parallelism,
+            writing: self.writing.map(|format| format.non_finite(choice)),
+            record: PhantomData,
+        }
+    }
+}
+
 impl<T: Send + 'static, E: Encode<T>> From<FileSink<T, E>> for Sink<T> {
     fn from(sink: FileSink<T, E>) -> Self {
         sink.build()
@@ -185,6 +223,8 @@ struct WriteFilesP<T, E> {
     instance: Instance,
     outgo: Outgo<T, E>,
     file: Option<PartFile>,
+    /// When the present file was begun, on the instance's clock, or gone on with by this life.
+    begun_at: Duration,
     /// When the present file is too old, on the instance's clock.
     ends_at: Option<Duration>,
     number: u64,
@@ -203,6 +243,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
             instance,
             outgo: Outgo::new(writing),
             file: None,
+            begun_at: Duration::ZERO,
             ends_at: None,
             number: 0,
             buffer: Vec::new(),
@@ -213,8 +254,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
     }
 
     fn begin_file(&mut self) -> Result<()> {
-        let now = self.clock.now();
-        self.ends_at = self.plan.rotate_after.map(|age| now.saturating_add(age));
+        self.start_age();
         if let Some(ledger) = &mut self.ledger {
             ledger.begin();
         }
@@ -224,6 +264,13 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
             self.begin_only()?
         });
         Ok(())
+    }
+
+    /// The age of the file at hand counts from now on.
+    fn start_age(&mut self) {
+        let now = self.clock.now();
+        self.begun_at = now;
+        self.ends_at = self.plan.rotate_after.map(|age| now.saturating_add(age));
     }
 
     /// The file with the next number that nobody has, in this process or another.
@@ -331,8 +378,9 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
 
     /// An epoch has ended: what was written can be read by itself, and cut off behind that.
     fn seal(&mut self) -> Result<()> {
+        let age = self.clock.now().saturating_sub(self.begun_at);
         match &mut self.file {
-            Some(file) if self.plan.rotates_with_epochs && file.written > 0 => self.finish_file(),
+            Some(file) if self.plan.ends_with_epoch(file.written, age) => self.finish_file(),
             Some(file) => file.seal(),
             None => Ok(()),
         }
@@ -357,6 +405,7 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
         self.clock = context.clock.clone();
         self.signals = Arc::clone(&context.signals);
         if context.guarantee.keeps_state() && !self.plan.is_special(self.instance) {
+            self.plan.probe(self.instance)?;
             self.ledger = Some(Ledger::new(self.instance));
         }
         if self.plan.rotates() {
@@ -468,8 +517,7 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
         };
         self.number = self.number.max(resumed.number);
         if let Some(file) = resumed.file {
-            let now = self.clock.now();
-            self.ends_at = self.plan.rotate_after.map(|age| now.saturating_add(age));
+            self.start_age();
             self.outgo.resume();
             self.file = Some(file);
         }

@@ -3,11 +3,40 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Decode, Encode};
+use super::checked::{Rules, check};
+use super::{Decode, Encode, NonFinite};
 
 /// One JSON value a line, to and from any serde type; blank lines are passed over.
+///
+/// What is written reads back as it was. A record that JSON cannot hold is refused: one with a float that is NaN or
+/// infinite, unless [`non_finite`](Self::non_finite) says otherwise, with a map whose keys are no texts, numbers or names, or with
+/// `Some(None)`, which is `null` like `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JsonLines;
+
+impl JsonLines {
+    /// Sets what is written for a float that is NaN or infinite.
+    pub fn non_finite(self, choice: NonFinite) -> LossyJsonLines {
+        LossyJsonLines { non_finite: choice }
+    }
+}
+
+/// JSON lines with something else in place of floats that are NaN or infinite, made by [`JsonLines::non_finite`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LossyJsonLines {
+    non_finite: NonFinite,
+}
+
+impl Rules for LossyJsonLines {
+    #[inline]
+    fn non_finite(&self) -> Option<NonFinite> {
+        Some(self.non_finite)
+    }
+
+    fn refuses_nothing_in_some(&self) -> bool {
+        true
+    }
+}
 
 impl<T: DeserializeOwned> Decode<T> for JsonLines {
     #[inline]
@@ -23,7 +52,15 @@ impl<T: DeserializeOwned> Decode<T> for JsonLines {
 impl<T: Serialize> Encode<T> for JsonLines {
     #[inline]
     fn encode(&mut self, record: &T, out: &mut Vec<u8>) -> Result<(), String> {
-        serde_json::to_writer(&mut *out, record).map_err(|error| error.to_string())?;
+        LossyJsonLines::default().encode(record, out)
+    }
+}
+
+impl<T: Serialize> Encode<T> for LossyJsonLines {
+    #[inline]
+    fn encode(&mut self, record: &T, out: &mut Vec<u8>) -> Result<(), String> {
+        let mut serializer = serde_json::Serializer::new(&mut *out);
+        check(record, &mut serializer, self).map_err(|error| error.to_string())?;
         out.push(b'\n');
         Ok(())
     }
@@ -31,20 +68,127 @@ impl<T: Serialize> Encode<T> for JsonLines {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, HashMap};
+
+    use proptest::prelude::*;
+    use serde::Deserialize;
+
     use super::*;
+
+    #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+    enum Shape {
+        Point,
+        Circle(f32),
+        Line { from: (i64, i64), to: (i64, i64) },
+        Path(Vec<(u8, char)>),
+    }
+
+    #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+    struct Row {
+        name: String,
+        mean: f64,
+        last: Option<f64>,
+        wide: (i128, u128),
+        by_number: BTreeMap<i64, Option<bool>>,
+        shapes: Vec<Shape>,
+    }
+
+    fn row() -> Row {
+        Row {
+            name: "a \u{0}\n\"\u{2028}".into(),
+            mean: 1.5,
+            last: None,
+            wide: (i128::MIN, u128::MAX),
+            by_number: BTreeMap::from([(i64::MIN, None), (7, Some(true))]),
+            shapes: vec![
+                Shape::Point,
+                Shape::Circle(0.1),
+                Shape::Line {
+                    from: (1, 2),
+                    to: (i64::MAX, -4),
+                },
+                Shape::Path(vec![(255, '"')]),
+            ],
+        }
+    }
+
+    fn line<T: Serialize>(mut format: impl Encode<T>, value: &T) -> Result<String, String> {
+        let mut out = Vec::new();
+        format.encode(value, &mut out)?;
+        Ok(String::from_utf8(out).expect("JSON is UTF-8"))
+    }
 
     #[test]
     fn a_value_comes_back_as_it_went() {
-        let mut out = Vec::new();
-        JsonLines.encode(&("a\nb", 7), &mut out).unwrap();
-        assert_eq!(out, b"[\"a\\nb\",7]\n");
-        let back: Option<(String, i32)> = JsonLines.decode(&out[..out.len() - 1]).unwrap();
-        assert_eq!(back, Some(("a\nb".to_string(), 7)));
+        let text = line(JsonLines, &row()).unwrap();
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+        let back: Option<Row> = JsonLines.decode(text.trim_end().as_bytes()).unwrap();
+        assert_eq!(back, Some(row()));
     }
 
     #[test]
     fn a_blank_line_is_no_record_and_half_a_value_is_an_error() {
         assert_eq!(Decode::<i32>::decode(&mut JsonLines, b" \t"), Ok(None));
         assert!(Decode::<Vec<i32>>::decode(&mut JsonLines, b"[1,").is_err());
+    }
+
+    #[test]
+    fn what_json_cannot_hold_is_refused_wherever_it_stands() {
+        let with = |change: fn(&mut Row)| {
+            let mut row = row();
+            change(&mut row);
+            line(JsonLines, &row)
+        };
+        let refused = [
+            with(|row| row.mean = f64::NAN),
+            with(|row| row.mean = f64::INFINITY),
+            with(|row| row.last = Some(f64::NEG_INFINITY)),
+            with(|row| row.shapes.push(Shape::Circle(f32::NAN))),
+            line(JsonLines, &HashMap::from([("a", f64::NAN)])),
+            line(JsonLines, &BTreeMap::from([((1, 2), 3)])),
+            line(JsonLines, &BTreeMap::from([(Some(vec![1]), 3)])),
+            line(JsonLines, &Some(None::<u8>)),
+            line(JsonLines, &(1, Some(()))),
+        ];
+        for (number, line) in refused.into_iter().enumerate() {
+            assert!(line.is_err(), "{number}: {line:?}");
+        }
+        assert_eq!(
+            line(JsonLines, &(None::<u8>, Some(1))).unwrap(),
+            "[null,1]\n"
+        );
+    }
+
+    #[test]
+    fn a_sink_can_choose_what_stands_for_numbers_that_are_none() {
+        let values = (f64::NAN, Some(f32::INFINITY), [f64::NEG_INFINITY, 1.0]);
+        let written = |choice| line(JsonLines.non_finite(choice), &values);
+        assert_eq!(
+            written(NonFinite::Null).unwrap(),
+            "[null,null,[null,1.0]]\n"
+        );
+        assert_eq!(
+            written(NonFinite::Text).unwrap(),
+            "[\"NaN\",\"Infinity\",[\"-Infinity\",1.0]]\n"
+        );
+        assert!(written(NonFinite::DeadLetter).unwrap_err().contains("NaN"));
+    }
+
+    proptest! {
+        #[test]
+        fn every_record_reads_back_or_is_refused(
+            name: String, whole: Option<i64>, wide: u128, flag: Option<Option<bool>>,
+            keys in prop::collection::btree_map(any::<u16>(), any::<Option<char>>(), 0..4),
+        ) {
+            let value = (name, whole, wide, flag, keys);
+            match line(JsonLines, &value) {
+                Ok(text) => {
+                    type Back = (String, Option<i64>, u128, Option<Option<bool>>, BTreeMap<u16, Option<char>>);
+                    let back: Option<Back> = JsonLines.decode(text.trim_end_matches('\n').as_bytes()).unwrap();
+                    prop_assert_eq!(back, Some(value));
+                }
+                Err(_) => prop_assert_eq!(value.3, Some(None)),
+            }
+        }
     }
 }

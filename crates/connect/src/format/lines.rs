@@ -7,9 +7,22 @@ use super::{Decode, Encode};
 
 /// Lines of UTF-8 text: decoded to `String`, encoded from anything that can be displayed.
 ///
-/// A record whose text holds a newline comes out as two lines; use [`JsonLines`](super::JsonLines) for such.
+/// A record whose text would not read back as one line is refused: one with a newline in it, or with a carriage return at its
+/// end. [`multiline`](Self::multiline) lets such texts through, for eyes and for programs that know them;
+/// [`JsonLines`](super::JsonLines) holds any text.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lines;
+
+impl Lines {
+    /// Writes texts with newlines as they are. They read back as several lines.
+    pub fn multiline(self) -> MultilineText {
+        MultilineText
+    }
+}
+
+/// Texts of one or more lines, with a newline behind each, made by [`Lines::multiline`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MultilineText;
 
 impl Decode<String> for Lines {
     #[inline]
@@ -24,7 +37,32 @@ impl Decode<String> for Lines {
 impl<T: Display> Encode<T> for Lines {
     #[inline]
     fn encode(&mut self, record: &T, out: &mut Vec<u8>) -> Result<(), String> {
+        let start = out.len();
+        write!(out, "{record}").map_err(|error| error.to_string())?;
+        check_line(&out[start..])?;
+        out.push(b'\n');
+        Ok(())
+    }
+}
+
+impl<T: Display> Encode<T> for MultilineText {
+    fn encode(&mut self, record: &T, out: &mut Vec<u8>) -> Result<(), String> {
         writeln!(out, "{record}").map_err(|error| error.to_string())
+    }
+}
+
+/// Refuses a text that would not read back as one line.
+#[inline]
+fn check_line(text: &[u8]) -> Result<(), String> {
+    match memchr::memchr(b'\n', text) {
+        Some(at) => Err(format!(
+            "its text has a newline at byte {at}, and would read back as several lines"
+        )),
+        None if text.ends_with(b"\r") => Err(
+            "its text ends with a carriage return, which would be read as a part of the line's end"
+                .to_string(),
+        ),
+        None => Ok(()),
     }
 }
 
@@ -60,5 +98,22 @@ mod tests {
         Lines.encode(&1.5, &mut out).unwrap();
         Debugged.encode(&"a", &mut out).unwrap();
         assert_eq!(out, b"1.5\n\"a\"\n");
+    }
+
+    #[test]
+    fn a_text_that_is_no_single_line_is_refused_unless_several_are_wanted() {
+        for text in ["a\nb", "\n", "a\r\n", "a\r"] {
+            let mut out = Vec::new();
+            assert!(Lines.encode(&text, &mut out).is_err(), "{text:?}");
+            out.clear();
+            Lines.multiline().encode(&text, &mut out).unwrap();
+            assert_eq!(out, format!("{text}\n").as_bytes());
+        }
+        for text in ["", "a\rb", "\0", "\u{2028}", "\u{feff}a"] {
+            let mut out = Vec::new();
+            Lines.encode(&text, &mut out).unwrap();
+            let line = out.strip_suffix(b"\n").unwrap();
+            assert_eq!(Lines.decode(line), Ok(Some(text.to_string())));
+        }
     }
 }

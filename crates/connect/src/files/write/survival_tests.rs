@@ -188,6 +188,13 @@ proptest! {
     }
 
     #[test]
+    fn each_record_is_seen_once_in_files_that_end_with_some_epochs(events in events(), packing in 0usize..3) {
+        let name = ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst"][packing];
+        let sink = |folder: &Path| write_json_lines(folder.join(name)).rotate_min_bytes(20).build();
+        try_all(sink, &events, false);
+    }
+
+    #[test]
     fn other_numbers_of_instances_go_on_and_each_record_is_seen_once(
         counts in prop::collection::vec(1u32..4, 1..5), rotates in any::<bool>(), is_told in any::<bool>()
     ) {
@@ -388,6 +395,71 @@ fn output_that_was_left_on_a_machine_that_is_gone_does_not_count_as_published() 
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_file_goes_on_over_epochs_until_it_is_large_or_old_enough() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = ardea_core::ManualClock::new();
+    let context = || InstanceContext {
+        clock: hand.clock(),
+        ..kept_context(0, 1)
+    };
+    let minute = Duration::from_secs(60);
+    let sink = || {
+        write_lines(dir.path().join("out"))
+            .rotate_min_bytes(6)
+            .rotate_min_age(minute)
+    };
+    let files = || {
+        let names = fs::read_dir(dir.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().path());
+        let mut whole: Vec<_> = names.filter(|path| path.extension().is_none()).collect();
+        whole.sort();
+        let read = |path: &std::path::PathBuf| fs::read_to_string(path).unwrap();
+        whole.iter().map(read).collect::<Vec<_>>()
+    };
+    let mut epoch = Epoch(0);
+    let mut end_epoch = |sink: &mut Fed<u64>| {
+        epoch = epoch.next();
+        let cut = sink.cut(Cut::full(epoch)).unwrap();
+        sink.commit(epoch).unwrap();
+        (epoch, cut)
+    };
+    let mut before: Fed<u64> = Fed::new(sink(), context()).unwrap();
+    before.feed([1]).unwrap();
+    end_epoch(&mut before);
+    before.feed([22]).unwrap();
+    let (at, cut) = end_epoch(&mut before);
+    assert!(files().is_empty(), "five bytes are too few");
+    drop(before);
+    let mut after: Fed<u64> = Fed::new(sink(), context()).unwrap();
+    after.give_back(at, &cut).unwrap();
+    after.feed([3]).unwrap();
+    end_epoch(&mut after);
+    assert_eq!(files(), ["1\n22\n3\n"], "what it had counts");
+    after.feed([4]).unwrap();
+    hand.advance(minute - Duration::from_secs(1));
+    end_epoch(&mut after);
+    assert_eq!(files().len(), 1);
+    // No record needs to come.
+    hand.advance(Duration::from_secs(1));
+    end_epoch(&mut after);
+    assert_eq!(files()[1..], ["4\n"]);
+    after.feed([5]).unwrap().finish().unwrap();
+    end_epoch(&mut after);
+    assert_eq!(
+        files()[2..],
+        ["5\n"],
+        "the end of the input waits for no minimum"
+    );
+}
+
+#[test]
+fn a_folder_whose_file_system_has_no_files_is_refused_before_anything_is_written() {
+    // It can be looked at, and nothing can be made there.
+    let error = Fed::<u64>::new(write_lines("/proc/ardea.txt").build(), kept_context(0, 1));
+    assert_eq!(error.err().unwrap().code(), ErrorCode::WriteFailed);
 }
 
 #[test]

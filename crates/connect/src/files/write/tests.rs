@@ -346,3 +346,52 @@ fn a_slow_reader_of_a_pipe_gets_all_of_a_job_that_drains() {
     drop(fed);
     assert_eq!(read.join().unwrap().unwrap().lines().count(), 50_000);
 }
+
+#[test]
+fn what_is_written_reads_back_or_is_set_aside() {
+    #[derive(Serialize, serde::Deserialize, Clone, PartialEq, Debug)]
+    struct Mean {
+        key: String,
+        mean: f64,
+        last: Option<f64>,
+    }
+    let mean = |key: &str, mean, last| Mean {
+        key: key.into(),
+        mean,
+        last,
+    };
+    let rows = [
+        mean("a", f64::NAN, None),
+        mean("b", f64::INFINITY, None),
+        mean("c", 1.0, Some(f64::NAN)),
+        mean("d", 0.5, Some(-1.5)),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("means.jsonl");
+    let mut fed = Fed::start(write_json_lines(&path));
+    fed.feed(rows.clone()).unwrap().finish().unwrap();
+    let letters = fed.context.dead_letters.sample();
+    let origins: Vec<_> = letters.iter().map(|letter| &*letter.origin).collect();
+    assert_eq!(origins, ["record 0", "record 1", "record 2"]);
+    assert!(letters[0].reason.contains("NaN"), "{}", letters[0].reason);
+    let mut back = Driven::<Mean>::start(files::json_lines(&path));
+    assert_eq!(back.run().unwrap().values(), [&rows[3]]);
+
+    drop(fed);
+    let mut fed = Fed::start(write_json_lines(&path).non_finite(NonFinite::Null));
+    fed.feed(rows.clone()).unwrap().finish().unwrap();
+    assert_eq!(fed.context.dead_letters.count(), 0);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(
+        text.starts_with("{\"key\":\"a\",\"mean\":null,\"last\":null}\n"),
+        "{text}"
+    );
+
+    // CSV has such numbers.
+    let path = dir.path().join("means.csv");
+    let mut fed = Fed::start(write_csv(&path));
+    fed.feed(rows).unwrap().finish().unwrap();
+    let mut back = Driven::<Mean>::start(files::csv(&path));
+    let back = back.run().unwrap().values();
+    assert!(back[0].mean.is_nan() && back[1].mean.is_infinite() && back.len() == 4);
+}
