@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
 use crate::address::Server;
+use crate::session::Session;
 use crate::trouble::Trouble;
 
 /// How long a server may take to let somebody in.
@@ -17,16 +18,11 @@ const GREETING: Duration = Duration::from_secs(20);
 const SOONEST: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_secs(5);
 
-/// Times are told and understood as UTC, and what is confirmed is on the server's disk.
-const SESSION: &str = "set client_min_messages = warning; set TimeZone = 'UTC'; set DateStyle = 'ISO'; \
-     set extra_float_digits = 1; set bytea_output = 'hex'; \
-     select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'";
-
 /// A connection to a server, with what was prepared on it.
 pub(crate) struct Connection<P> {
     server: Server,
     runtime: Runtime,
-    session: Option<(Client, P)>,
+    session: Option<(Session, P)>,
     is_away: bool,
     wait: Duration,
 }
@@ -57,25 +53,36 @@ impl<P> Connection<P> {
         &self.server.name
     }
 
+    /// Adds the server to an error's hint.
+    pub fn placed(&self, error: Error) -> Error {
+        let place = format!("the server is {}", self.name());
+        let hint = match error.what_next() {
+            Some(next) => format!("{next}; {place}"),
+            None => place,
+        };
+        error.hint(hint)
+    }
+
     /// Does something on the connection, which is made first if there is none. If it was in vain for the moment the connection is given up,
     /// and it is not known what has come of it.
     pub fn attempt<R>(
         &mut self,
-        prepare: impl AsyncFnOnce(&mut Client) -> std::result::Result<P, Trouble>,
-        act: impl AsyncFnOnce(&mut Client, &mut P) -> std::result::Result<R, Trouble>,
+        prepare: impl AsyncFnOnce(&mut Session) -> std::result::Result<P, Trouble>,
+        act: impl AsyncFnOnce(&mut Session, &mut P) -> std::result::Result<R, Trouble>,
     ) -> std::result::Result<R, Trouble> {
-        let (server, session) = (&self.server, &mut self.session);
+        let (server, kept) = (&self.server, &mut self.session);
         let done = self.runtime.block_on(async {
-            let (client, prepared) = match session {
-                Some((client, prepared)) if !client.is_closed() => (client, prepared),
+            let (session, prepared) = match kept {
+                Some((session, prepared)) if !session.is_closed() => (session, prepared),
                 _ => {
-                    let mut client = connect(server).await?;
-                    let prepared = prepare(&mut client).await?;
-                    let (client, prepared) = session.insert((client, prepared));
-                    (client, prepared)
+                    let client = connect(server).await?;
+                    let mut session = Session::begin(server, client).await?;
+                    let prepared = prepare(&mut session).await?;
+                    let (session, prepared) = kept.insert((session, prepared));
+                    (session, prepared)
                 }
             };
-            act(client, prepared).await
+            act(session, prepared).await
         });
         match &done {
             Err(Trouble::Passing(why)) => {
@@ -109,7 +116,8 @@ impl<P> Connection<P> {
         }
     }
 
-    fn say(&self, what: &str) {
+    /// Writes a line about the server to standard error.
+    pub fn say(&self, what: &str) {
         // Nobody is left to be told that standard error is closed.
         let _ = writeln!(
             std::io::stderr().lock(),
@@ -119,7 +127,8 @@ impl<P> Connection<P> {
     }
 }
 
-async fn connect(server: &Server) -> std::result::Result<Client, Trouble> {
+/// Opens a connection that has made no settings.
+pub(crate) async fn connect(server: &Server) -> std::result::Result<Client, Trouble> {
     let greeted = timeout(GREETING, async {
         let client = match &server.encryption {
             None => {
@@ -133,7 +142,6 @@ async fn connect(server: &Server) -> std::result::Result<Client, Trouble> {
                 client
             }
         };
-        client.batch_execute(SESSION).await?;
         Ok(client)
     });
     match greeted.await {

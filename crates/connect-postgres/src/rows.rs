@@ -8,6 +8,12 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use crate::cell::Cell;
 
+/// The number of bytes that go to the server in one statement, about.
+const STATEMENT: usize = 16 << 20;
+/// The number of bytes of one row at most. The server takes messages of less than 1 GiB, and copies
+/// them several times.
+pub(crate) const MOST_ROW: usize = 256 << 20;
+
 /// In the place of a length: null.
 const NULL: i32 = -1;
 
@@ -82,6 +88,37 @@ impl Rows {
             values: &bytes[start..end],
             count: rows.len(),
         }
+    }
+
+    /// Returns the number of bytes of some rows.
+    pub fn bytes_of(&self, rows: &Range<usize>) -> usize {
+        let columns = 0..self.columns.len();
+        columns
+            .map(|column| self.column(column, rows).values.len())
+            .sum()
+    }
+
+    /// Divides all rows into parts for one statement each, the first behind.
+    pub fn parts(&self) -> Vec<Range<usize>> {
+        if self.bytes <= STATEMENT {
+            let all = 0..self.len();
+            return vec![all];
+        }
+        let mut parts: Vec<Range<usize>> = Vec::new();
+        let mut bytes = 0;
+        for row in 0..self.len() {
+            let more = self.bytes_of(&(row..row + 1));
+            bytes += more;
+            match parts.last_mut() {
+                Some(part) if bytes <= STATEMENT => part.end = row + 1,
+                _ => {
+                    parts.push(row..row + 1);
+                    bytes = more;
+                }
+            }
+        }
+        parts.reverse();
+        parts
     }
 
     /// Begins a row of so many columns, of the record at this position; whoever fills it [ends](Row::end) it.
@@ -194,5 +231,21 @@ mod tests {
         assert!(all.is_empty());
         all.take_from(&mut rows(&[(1, None)]));
         assert_eq!(all.column(1, &(0..1)).values, [255; 4]);
+    }
+
+    #[test]
+    fn rows_are_divided_into_statements_that_the_server_takes() {
+        let large = "x".repeat(STATEMENT / 2);
+        let huge = "x".repeat(STATEMENT + 1);
+        let values: Vec<_> = ["a", &large, "b", &large, "c", &huge, "d"]
+            .into_iter()
+            .map(|value| (0, Some(value)))
+            .collect();
+        let rows = rows(&values);
+        let mut parts = rows.parts();
+        parts.reverse();
+        assert_eq!(parts, [0..3, 3..5, 5..6, 6..7]);
+        assert_eq!(rows.bytes_of(&(5..6)), huge.len() + 4 + 5);
+        assert_eq!(Rows::default().parts().len(), 1);
     }
 }

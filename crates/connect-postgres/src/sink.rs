@@ -1,8 +1,10 @@
 //! Writes to a table.
 
+mod checks;
 mod desk;
 mod fence;
 mod lives;
+mod own_tables;
 mod staging;
 mod table;
 mod write;
@@ -15,15 +17,17 @@ use std::sync::Arc;
 use ardea_core::{Delivery, Instance, Isolation, OnError, Parallelism, Processor, Result, Sink};
 
 use crate::address::Address;
+use crate::replaced::OnReplaced;
 use crate::rows::Row;
-pub(crate) use table::quoted;
+use crate::table_name::TableName;
 use write::WriteP;
 
 /// Writes each record as a row of `table`, such as `"counts"` or `"shop.counts"`, on the server at `url`, such as
 /// `"postgres://user@localhost/shop"`. The function sets the cells of `columns`, all of them, in their order.
+/// The names of table and columns are taken as they are; see [`TableName`].
 pub fn write<T, F>(
     url: impl Into<String>,
-    table: impl Into<String>,
+    table: impl Into<TableName>,
     columns: impl IntoIterator<Item = impl Into<String>>,
     fill: F,
 ) -> PostgresSink<T, F>
@@ -39,6 +43,7 @@ where
             keys: Vec::new(),
             is_once: false,
             on_error: OnError::default(),
+            on_replaced: OnReplaced::default(),
         },
         parallelism: Parallelism::ONE,
         fill,
@@ -46,7 +51,8 @@ where
     }
 }
 
-/// A sink that writes rows of a table in batches: what has gathered while the server was busy goes to it at once, in one statement.
+/// A sink that writes rows of a table in batches: what has gathered while the server was busy goes
+/// to it at once, in one statement.
 ///
 /// At its end the job waits until all has been written; a job that is cancelled does not.
 ///
@@ -59,6 +65,14 @@ where
 /// | [`exactly_once`](Self::exactly_once) | when their epoch is committed, together | each is there once |
 ///
 /// Where rows are seen at once, a snapshot waits until all that came before it have been written.
+///
+/// # Refused before anything is written
+///
+/// A server that only reads, and a user without the permissions that are needed. In a job that
+/// keeps its state also: `upsert` alone through a connection pooler in transaction mode, as it
+/// depends on sessions ([`exactly_once`](Self::exactly_once), with or without it, works there);
+/// `exactly_once` for unlogged tables, which a crash empties, and for foreign tables. Behind `fsync
+/// = off` rows may be lost with the machine, which is said on standard error.
 #[derive(Debug)]
 pub struct PostgresSink<T, F> {
     plan: Plan,
@@ -71,12 +85,13 @@ pub struct PostgresSink<T, F> {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub address: Address,
-    pub table: String,
+    pub table: TableName,
     pub columns: Vec<String>,
     /// By which a row takes the place of an earlier one; none if it does not.
     pub keys: Vec<String>,
     pub is_once: bool,
     pub on_error: OnError,
+    pub on_replaced: OnReplaced,
 }
 
 impl<T, F> PostgresSink<T, F>
@@ -106,6 +121,14 @@ where
         self
     }
 
+    /// Sets what becomes of a job whose sink works [exactly once](Self::exactly_once) if the table
+    /// that it writes, or one of its own beside that, was dropped since: rows that had been
+    /// written, or waited, are gone. The job fails by default.
+    pub fn on_replaced(mut self, on_replaced: OnReplaced) -> Self {
+        self.plan.on_replaced = on_replaced;
+        self
+    }
+
     /// Encrypts the connection by TLS, to a server that has a certificate for its name that is signed by an authority of this PEM file.
     pub fn authority(mut self, file: impl Into<PathBuf>) -> Self {
         self.plan.address.authority = Some(file.into());
@@ -118,8 +141,9 @@ where
         self
     }
 
-    /// Sets what becomes of a record whose row the server refuses: told as a dead letter with its position (the default), dropped and
-    /// counted, or the job fails.
+    /// Sets what becomes of a record whose row the server refuses, or that takes more than 256 MiB:
+    /// told as a dead letter with its position (the default), dropped and counted, or the job
+    /// fails.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.plan.on_error = on_error;
         self

@@ -1,8 +1,14 @@
 //! Reads a table or a query.
 
+mod digits;
+mod json;
+mod json_items;
+mod page;
 mod pages;
+mod position;
 mod read;
 mod reader;
+mod statements;
 mod strands;
 
 use std::marker::PhantomData;
@@ -14,42 +20,59 @@ use ardea_core::{Bounded, Instance, Isolation, OnError, Parallelism, Processor, 
 use serde::de::DeserializeOwned;
 
 use crate::address::Address;
+use crate::replaced::OnReplaced;
+use crate::table_name::TableName;
 use read::ReadP;
 
 /// Reads the rows of `table`, such as `"orders"` or `"shop.orders"`, in the order of the column `key`; see [`PostgresSource`].
+/// Both names are taken as they are; see [`TableName`].
 pub fn read<T: DeserializeOwned + Send + 'static>(
     url: impl Into<String>,
-    table: impl Into<String>,
+    table: impl Into<TableName>,
     key: impl Into<String>,
 ) -> PostgresSource<T> {
     let table = table.into();
-    PostgresSource::of(
-        url.into(),
-        format!("select * from {table}"),
-        table,
-        key.into(),
-    )
+    let name = table.to_string();
+    PostgresSource::of(url.into(), Some(table), String::new(), name, key.into())
 }
 
-/// Reads what a `select` gives, in the order of its column `key`; see [`PostgresSource`]. The statement may not order or limit by itself.
+/// Reads the rows of a `select`, in the order of its column `key`; see [`PostgresSource`]. The
+/// statement may not order or limit by itself. The key's name is taken as it is: unless it is
+/// quoted in the statement it is in small letters.
 pub fn query<T: DeserializeOwned + Send + 'static>(
     url: impl Into<String>,
     select: impl Into<String>,
     key: impl Into<String>,
 ) -> PostgresSource<T> {
-    PostgresSource::of(url.into(), select.into(), "query".to_string(), key.into())
+    let select = select.into();
+    let select = select.trim_end().trim_end_matches(';').to_string();
+    PostgresSource::of(url.into(), None, select, "query".to_string(), key.into())
 }
 
-/// A source that reads rows page by page, in the order of a key, and ends behind the last. A job that keeps its state goes on behind the key of its
-/// snapshot.
+/// A source that reads rows page by page, in the order of a key, and ends behind the last. A job
+/// that keeps its state goes on behind the key of its snapshot.
 ///
-/// * A row becomes a record by [serde](https://serde.rs), from the JSON that the server makes of it: fields by the names of columns, `null`
-///   as `None`, `numeric` as a number, dates, times and `uuid` as text, `bytea` as text in hexadecimal, arrays and `json` as they are.
-/// * The key has to be unique and never null, with an index; that it is neither fails the job. It may be of any type that can be ordered.
-/// * Each page is a statement of its own: rows that change meanwhile are read as they are when it is their turn, and what is added behind
-///   the end or between keys that have been read is not. Rows that are neither changed nor removed are read once.
-/// * Several [instances](Self::parallelism) share rows by blocks of the key, which has to be a whole number then.
-/// * A server that is away is waited for.
+/// * A row becomes a record by [serde](https://serde.rs), from the JSON that the server makes of
+///   it: fields by the names of columns, `null` as `None`, numbers as numbers or text, dates,
+///   times, intervals and `uuid` as text, arrays and `json` as they are. `bytea` is text in
+///   hexadecimal, or bytes for a type that asks for bytes.
+/// * No digit is lost. `numeric` is read exactly as `String`, or as a decimal type that reads text.
+///   A number that a field of type `f64`, `f32` or `i64` can't hold makes its row no record. `NaN`
+///   and the infinities are floats or text; `infinity` of dates and times is text.
+/// * A row that is no record, or that the server can't make, is dealt with as
+///   [`on_error`](Self::on_error) says. The others are read.
+/// * The key has to be unique and never null, with an index; that it is neither fails the job. It
+///   may be of any type that can be ordered.
+/// * Each page is a statement of its own: rows that change meanwhile are read as they are when it
+///   is their turn, and what is added behind the end or between keys that have been read is not.
+///   Rows that are neither changed nor removed are read once.
+/// * A table that is dropped and created again, truncated, or that ends before the last key, while
+///   it is read or between two runs of the job, fails the job, or is read on from there, as
+///   [`on_replaced`](Self::on_replaced) says. Of a query only its end is compared.
+/// * Several [instances](Self::parallelism) share rows by blocks of the key, which has to be a
+///   whole number then.
+/// * A server that is away is waited for. The source works through a connection pooler in any mode
+///   but `statement`.
 #[derive(Debug)]
 pub struct PostgresSource<T> {
     plan: Plan,
@@ -62,6 +85,9 @@ pub struct PostgresSource<T> {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub address: Address,
+    /// `None` for a query.
+    pub table: Option<TableName>,
+    /// The query; empty for a table.
     pub select: String,
     /// What people call it.
     pub name: String,
@@ -70,18 +96,27 @@ pub(crate) struct Plan {
     pub page: NonZeroU32,
     /// How many keys lie in a block.
     pub block: NonZeroU32,
+    pub on_replaced: OnReplaced,
 }
 
 impl<T: DeserializeOwned + Send + 'static> PostgresSource<T> {
-    fn of(url: String, select: String, name: String, key: String) -> Self {
+    fn of(
+        url: String,
+        table: Option<TableName>,
+        select: String,
+        name: String,
+        key: String,
+    ) -> Self {
         PostgresSource {
             plan: Plan {
                 address: Address::new(url),
+                table,
                 select,
                 name,
                 key,
                 page: const { NonZeroU32::new(1_000).unwrap() },
                 block: const { NonZeroU32::new(10_000).unwrap() },
+                on_replaced: OnReplaced::default(),
             },
             parallelism: Parallelism::ONE,
             on_error: OnError::default(),
@@ -105,6 +140,13 @@ impl<T: DeserializeOwned + Send + 'static> PostgresSource<T> {
     /// it should be as much larger. It may not be changed in a job that goes on from a snapshot.
     pub fn blocks_of(mut self, keys: NonZeroU32) -> Self {
         self.plan.block = keys;
+        self
+    }
+
+    /// Sets what becomes of a job whose table is not the one that was read before: it was dropped
+    /// and created again, truncated, or ends before the last key. The job fails by default.
+    pub fn on_replaced(mut self, on_replaced: OnReplaced) -> Self {
+        self.plan.on_replaced = on_replaced;
         self
     }
 

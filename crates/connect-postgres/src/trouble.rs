@@ -18,15 +18,20 @@ impl From<tokio_postgres::Error> for Trouble {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(said) = error.as_db_error() else {
             let why = reason(&error);
-            return if why.starts_with("invalid configuration") {
-                Trouble::Final(no_entry(&why))
-            } else {
-                Trouble::Passing(why)
+            return match () {
+                () if why.contains("invalid peer certificate") => Trouble::Final(no_entry(&why)),
+                () if why.starts_with("invalid configuration") => Trouble::Final(no_entry(&why)),
+                () if is_of_values(&why) => Trouble::Final(no_exchange(&why)),
+                () => Trouble::Passing(why),
             };
         };
         let mut why = said.message().to_string();
         if let Some(detail) = said.detail() {
             why = format!("{why}: {detail}");
+        }
+        // The permission that a row lacks by a policy has the state of one that the user lacks.
+        if said.routine() == Some("ExecWithCheckOptions") {
+            return Trouble::Refused(why);
         }
         match kind_of(said.code()) {
             Kind::Passing => Trouble::Passing(why),
@@ -43,6 +48,19 @@ impl From<Error> for Trouble {
     }
 }
 
+/// Returns true for an error of a value and not of the connection. It would come again.
+fn is_of_values(why: &str) -> bool {
+    const BEGINNINGS: [&str; 4] = [
+        "error serializing parameter",
+        "error deserializing column",
+        "error encoding message",
+        "invalid column",
+    ];
+    BEGINNINGS
+        .iter()
+        .any(|beginning| why.starts_with(beginning))
+}
+
 /// The error and its causes in one line.
 fn reason(error: &tokio_postgres::Error) -> String {
     let mut text = error.to_string();
@@ -56,6 +74,12 @@ fn reason(error: &tokio_postgres::Error) -> String {
     }
     text
 }
+
+/// The server's classes of states that no row causes.
+const FINAL: [&str; 23] = [
+    "00", "01", "02", "03", "0A", "0B", "0F", "0L", "0P", "0Z", "20", "24", "25", "26", "2B", "2D",
+    "2F", "34", "3B", "3F", "42", "55", "XX",
+];
 
 #[derive(PartialEq, Eq, Debug)]
 enum Kind {
@@ -76,10 +100,12 @@ fn kind_of(state: &SqlState) -> Kind {
         _ => match code.get(..2).unwrap_or_default() {
             // Connections, transactions that met, memory and disk, operators, the system below.
             "08" | "40" | "53" | "57" | "58" => Kind::Passing,
-            // Values, constraints, views, functions of triggers.
-            "22" | "23" | "21" | "44" | "P0" | "09" => Kind::OfRows,
+            // Values, constraints, views, functions of triggers, limits such as the depth of JSON.
+            "22" | "23" | "21" | "44" | "P0" | "09" | "27" | "38" | "39" | "54" => Kind::OfRows,
             "28" | "3D" => Kind::Entry,
-            _ => Kind::Final,
+            class if FINAL.contains(&class) => Kind::Final,
+            // A function of a trigger may raise a state of its own.
+            _ => Kind::OfRows,
         },
     }
 }
@@ -90,7 +116,17 @@ fn no_entry(why: &str) -> Error {
         "the PostgreSQL server does not let us in",
     )
     .because(why)
+    .permanent()
     .hint("check the user, the password and the database of the address")
+}
+
+fn no_exchange(why: &str) -> Error {
+    Error::new(
+        ErrorCode::Internal,
+        "a value can't be exchanged with the PostgreSQL server",
+    )
+    .because(why)
+    .hint("please report it, with the type of the column")
 }
 
 fn refused(why: &str, state: &SqlState, hint: Option<&str>) -> Error {
@@ -100,7 +136,9 @@ fn refused(why: &str, state: &SqlState, hint: Option<&str>) -> Error {
              unless they are there"
         }
         "42P10" => "the columns of `upsert` need a primary key or a unique index of exactly these",
-        "42P01" | "42703" | "3F000" => "check the names of the table and of its columns",
+        "42P01" | "42703" | "3F000" => {
+            "check the names of the table and of its columns; it may have been dropped meanwhile"
+        }
         _ => "check the table, its columns and their types",
     };
     Error::new(
@@ -126,6 +164,11 @@ mod tests {
             ("23505", Kind::OfRows),
             ("22P02", Kind::OfRows),
             ("P0001", Kind::OfRows),
+            ("54001", Kind::OfRows),
+            ("APP01", Kind::OfRows),
+            ("45000", Kind::OfRows),
+            ("XX000", Kind::Final),
+            ("55000", Kind::Final),
             ("28P01", Kind::Entry),
             ("3D000", Kind::Entry),
             ("42P01", Kind::Final),

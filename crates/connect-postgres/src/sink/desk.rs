@@ -8,7 +8,8 @@ use ardea_core::{Error, ErrorCode, Result, Waker};
 
 use super::Plan;
 use super::fence::Fence;
-use super::staging::Owner;
+use super::own_tables::OwnTables;
+use super::staging::{Estate, Owner};
 use super::writer::Writer;
 use crate::rows::Rows;
 
@@ -27,12 +28,13 @@ pub(crate) struct Refused {
 /// Something to do besides writing rows. All can be done again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Errand {
-    /// Takes over from a life whose rows before this record are to be seen.
-    Settle { life: i64, through: i64 },
+    /// Takes over from a dead life.
+    Settle(Estate),
     /// Begins a life.
     Begin,
-    /// Has what earlier lives have under way be over: any connection does that first.
-    Fence,
+    /// Connects, which checks what the server can give, and waits until what earlier lives have
+    /// under way is over.
+    Connect,
     /// Shows the rows before this record.
     Publish { through: i64 },
 }
@@ -46,6 +48,10 @@ pub(crate) struct State {
     /// The thread is on an errand.
     pub is_out: bool,
     pub refused: Vec<Refused>,
+    /// The tables that the life uses; known once it has begun.
+    pub tables: Option<OwnTables>,
+    /// The instance goes on from a snapshot.
+    pub is_restored: bool,
     pub failed: Option<Error>,
     pub is_over: bool,
 }
@@ -158,6 +164,16 @@ impl Link {
             }
             state = self.desk.wait(state, left);
         }
+    }
+
+    /// Notes that the instance goes on from a snapshot.
+    pub fn note_restored(&self) {
+        self.desk.lock().is_restored = true;
+    }
+
+    /// Returns the tables that the life uses; known once it has begun.
+    pub fn tables(&self) -> Option<OwnTables> {
+        self.desk.lock().tables
     }
 
     /// What has been refused since the last call.

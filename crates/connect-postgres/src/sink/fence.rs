@@ -10,9 +10,11 @@
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Instance};
-use tokio_postgres::Client;
+use tokio_postgres::types::Type;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::session::Session;
+use crate::table_name::TableName;
 use crate::trouble::Trouble;
 
 /// How long a session may take to end by itself.
@@ -79,19 +81,22 @@ impl Fence {
     ///
     /// # Errors
     /// `Superseded` if another run has taken over; that they are not over yet.
-    pub async fn raise(&mut self, client: &Client, table: &str) -> Result<(), Trouble> {
+    pub async fn raise(&mut self, session: &mut Session, table: &TableName) -> Result<(), Trouble> {
         let begun = match self.begun {
             Some(begun) => begun,
             None => {
                 let now = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
-                *self.begun.insert(client.query_one(now, &[]).await?.get(0))
+                let row = session.query_opt(now, &[]).await?.ok_or_else(no_answer)?;
+                *self.begun.insert(row.try_get(0)?)
             }
         };
         let name = "select set_config('application_name', $1, false)";
-        client.execute(name, &[&self.name(begun)]).await?;
+        session
+            .execute(name, &[(&self.name(begun), Type::TEXT)])
+            .await?;
         let looked = Instant::now();
         loop {
-            let before = self.before(client, begun, table).await?;
+            let before = self.before(session, begun, table).await?;
             if before.is_empty() {
                 return Ok(());
             }
@@ -102,27 +107,32 @@ impl Fence {
             if looked.elapsed() >= PATIENCE {
                 let end =
                     "select pg_terminate_backend(pid) from unnest($1::integer[]) as session (pid)";
-                client.execute(end, &[&before]).await?;
+                session.execute(end, &[(&before, Type::INT4_ARRAY)]).await?;
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 
     /// The processes of sessions that have to be over.
-    async fn before(&self, client: &Client, begun: i64, table: &str) -> Result<Vec<i32>, Trouble> {
-        let sessions = client
+    async fn before(
+        &self,
+        session: &mut Session,
+        begun: i64,
+        table: &TableName,
+    ) -> Result<Vec<i32>, Trouble> {
+        let sessions = session
             .query(
                 "select pid, application_name from pg_stat_activity \
                  where datname = current_database() and usename = current_user and pid <> pg_backend_pid() \
                  and starts_with(application_name, $1)",
-                &[&self.prefix()],
+                &[(&self.prefix(), Type::TEXT)],
             )
             .await?;
         let mut before = Vec::new();
         for session in &sessions {
-            match self.standing(begun, session.get(1)) {
+            match self.standing(begun, session.try_get(1)?) {
                 Standing::Beside => {}
-                Standing::Before => before.push(session.get(0)),
+                Standing::Before => before.push(session.try_get(0)?),
                 Standing::Behind => return Err(Trouble::Final(taken_over(table))),
             }
         }
@@ -130,7 +140,11 @@ impl Fence {
     }
 }
 
-fn taken_over(table: &str) -> Error {
+fn no_answer() -> Trouble {
+    Trouble::Passing("it does not answer".to_string())
+}
+
+fn taken_over(table: &TableName) -> Error {
     let what = format!("another run of this job writes to the table {table}");
     Error::new(ErrorCode::Superseded, what)
         .hint("let one run at a time, or give each job its own name")

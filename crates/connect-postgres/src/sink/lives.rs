@@ -13,6 +13,8 @@ use ardea_core::{
 use serde::{Deserialize, Serialize};
 
 use super::desk::Errand;
+use super::own_tables::OwnTables;
+use super::staging::Estate;
 
 /// The name of the state: an entry of each life.
 const STATE: &str = "lives";
@@ -22,6 +24,9 @@ const STATE: &str = "lives";
 struct Kept {
     /// The rows of records before this one belong to the cut.
     through: i64,
+    /// The tables that the life has used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tables: Option<OwnTables>,
 }
 
 /// The life of an instance, and those from which it takes over.
@@ -30,6 +35,7 @@ pub(crate) struct Lives {
     pub life: i64,
     /// The rows of records before this one have been taken.
     through: i64,
+    tables: Option<OwnTables>,
     /// Of cuts whose epochs may yet be committed, the oldest first.
     cuts: VecDeque<(Epoch, i64)>,
     /// What has been asked to be shown.
@@ -49,6 +55,7 @@ impl Lives {
             instance,
             life: RandomState::new().hash_one(what).cast_signed(),
             through: 0,
+            tables: None,
             cuts: VecDeque::new(),
             asked: 0,
             published: 0,
@@ -63,6 +70,11 @@ impl Lives {
         self.through = through;
     }
 
+    /// Notes the tables that the life uses.
+    pub fn note_tables(&mut self, tables: Option<OwnTables>) {
+        self.tables = tables.or(self.tables);
+    }
+
     /// Whether there are rows that are not seen yet.
     pub fn is_pending(&self) -> bool {
         self.published < self.through
@@ -73,6 +85,7 @@ impl Lives {
         let chunk = self.draft.begin();
         let kept = Kept {
             through: self.through,
+            tables: self.tables,
         };
         let index = self.instance.index;
         put(chunk, STATE, (index, &self.life.to_be_bytes()), &kept)?;
@@ -124,10 +137,14 @@ impl Lives {
             )
             .hint("start from another snapshot")
         })?;
-        let Kept { through } = value(entry)?;
+        let Kept { through, tables } = value(entry)?;
         if self.instance.owns(index.into()) {
             self.gone.note(key_of(index, &life.to_be_bytes()));
-            self.heirs.push(Errand::Settle { life, through });
+            self.heirs.push(Errand::Settle(Estate {
+                life,
+                through,
+                tables,
+            }));
         }
         Ok(())
     }
@@ -197,7 +214,7 @@ mod tests {
         let throughs = |lives: &mut Lives| -> Vec<i64> {
             let heirs = lives.take_heirs().into_iter();
             let heirs = heirs.map(|errand| match errand {
-                Errand::Settle { through, .. } => through,
+                Errand::Settle(estate) => estate.through,
                 other => panic!("{other:?}"),
             });
             heirs.collect()

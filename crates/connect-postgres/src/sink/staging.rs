@@ -2,24 +2,39 @@
 //!
 //! # Why no row is lost and none is there twice
 //!
-//! Each instance has a *life*, drawn by lot, which it notes in the table `ardea_lives` before it does anything, and in each of its cuts. Its
-//! rows lie in a second table, under the life and the position of their record, on the server's disk before the cut is taken. When the epoch
-//! is committed they are moved, in one transaction that also notes, with the life, up to which record that has been done.
+//! Each instance has a *life*, drawn by lot, which it notes in the table `ardea_lives` before it
+//! does anything, and in each of its cuts. Its rows lie in a second table, under the life and the
+//! position of their record, on the server's disk before the cut is taken. When the epoch is
+//! committed they are moved, in one transaction that also notes, with the life, up to which record
+//! that has been done.
 //!
-//! * Doing it again moves nothing: the note says that it has been done. The same goes for laying rows aside: each has its place.
-//! * A statement of a broken connection that the server carries out late lays aside what is there already, or what is before the note; the latter
-//!   is never moved, and removed with the next epoch.
-//! * Who takes over from a dead life, and finds it in the cut, moves its rows up to where that cut says, removes the rest, which will come
-//!   again, and its note. A life without a note is over: that has been done for it. So an earlier life that does not know yet
-//!   that it is over lays nothing aside any more, and fails when it wants to move something.
-//! * Lives of the same sink that nobody knows any more were of runs that never committed anything. They are removed when another begins.
+//! * Doing it again moves nothing: the note says that it has been done. The same goes for laying
+//!   rows aside: each has its place.
+//! * A statement of a broken connection that the server carries out late lays aside what is there
+//!   already, or what is before the note; the latter is never moved, and removed with the next
+//!   epoch.
+//! * Who takes over from a dead life, and finds it in the cut, moves its rows up to where that cut
+//!   says, removes the rest, which will come again, and its note. A life without a note is over:
+//!   that has been done for it. So an earlier life that does not know yet that it is over lays
+//!   nothing aside any more, and fails when it wants to move something.
+//! * Lives of the same sink that nobody knows any more were of runs that never committed anything.
+//!   They are removed when another begins.
+//! * The numbers of the tables are part of each cut: one that was dropped meanwhile is not taken
+//!   for one in which nothing was left.
+//!
+//! All that is asked of the server is asked within transactions, so that a pooler may give each
+//! another server process.
 
 use std::ops::Range;
 
 use ardea_core::{Error, ErrorCode, Instance};
-use tokio_postgres::{Client, GenericClient, Transaction};
+use tokio_postgres::Transaction;
+use tokio_postgres::types::Type;
 
+use super::own_tables::{OwnTables, gone};
 use super::table::Table;
+use crate::replaced::OnReplaced;
+use crate::session::Session;
 use crate::trouble::Trouble;
 
 /// Whose rows they are.
@@ -34,17 +49,17 @@ pub(crate) struct Owner {
 /// A row that the server refused when it was to be moved.
 pub(crate) type RefusedRow = (i64, String);
 
-/// Makes what is missing, removes what runs have left that never committed anything, and notes the life.
+/// Makes what is missing, removes what runs have left that never committed anything, and notes the
+/// life. Returns the tables.
 pub(crate) async fn begin(
-    client: &mut Client,
+    session: &mut Session,
     table: &Table,
     owner: &Owner,
-) -> Result<(), Trouble> {
-    let transaction = client.transaction().await?;
+) -> Result<OwnTables, Trouble> {
+    let transaction = session.transaction().await?;
     // Several that begin at once do so one after the other.
-    transaction
-        .execute("select pg_advisory_xact_lock(hashtext('ardea_lives'))", &[])
-        .await?;
+    let lock = "select pg_advisory_xact_lock(hashtext('ardea_lives'))";
+    transaction.execute_typed(lock, &[]).await?;
     for (name, create) in table.create() {
         if !exists(&transaction, &name).await? {
             transaction.batch_execute(&create).await?;
@@ -54,93 +69,151 @@ pub(crate) async fn begin(
     let Instance { index, parallelism } = owner.instance;
     let (index, parallelism) = (i64::from(index), i64::from(parallelism));
     let left = transaction
-        .query(
+        .query_typed(
             &format!(
                 "select life, staged from {lives} \
                  where sink = $1 and instance::bigint % $2 = $3 and life <> $4 for update"
             ),
-            &[&owner.sink, &parallelism, &index, &owner.life],
+            &[
+                (&owner.sink, Type::TEXT),
+                (&parallelism, Type::INT8),
+                (&index, Type::INT8),
+                (&owner.life, Type::INT8),
+            ],
         )
         .await?;
     for row in &left {
-        let (life, staged): (i64, String) = (row.get(0), row.get(1));
+        let (life, staged): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
         remove(&transaction, &lives, life, &staged).await?;
     }
     let (staged, columns) = (table.staged(), table.columns());
     let index = i32::try_from(index).unwrap_or(i32::MAX);
     transaction
-        .execute(
+        .execute_typed(
             &format!(
                 "insert into {lives} (life, sink, instance, staged, columns) values ($1, $2, $3, $4, $5) \
                  on conflict do nothing"
             ),
-            &[&owner.life, &owner.sink, &index, &staged, &columns],
+            &[
+                (&owner.life, Type::INT8),
+                (&owner.sink, Type::TEXT),
+                (&index, Type::INT4),
+                (&staged, Type::TEXT),
+                (&columns, Type::TEXT_ARRAY),
+            ],
         )
         .await?;
-    Ok(transaction.commit().await?)
+    let tables = OwnTables::find(&transaction, table, &staged).await?;
+    transaction.commit().await?;
+    Ok(tables)
+}
+
+/// The outcome of showing rows.
+#[derive(Default)]
+pub(crate) struct Shown {
+    /// The rows that the server refused.
+    pub refused: Vec<RefusedRow>,
+    /// Something that is missing, where the job is to go on all the same.
+    pub notice: Option<String>,
 }
 
 /// Moves the rows of a life before this record, unless that has been done.
 ///
 /// # Errors
-/// `Superseded` if another run has taken over.
+/// `Superseded` if another run has taken over; `WriteFailed` if a table was dropped since the life
+/// began.
 pub(crate) async fn publish(
-    client: &mut Client,
+    session: &mut Session,
     table: &Table,
     life: i64,
     through: i64,
-) -> Result<Vec<RefusedRow>, Trouble> {
-    let transaction = client.transaction().await?;
+    tables: Option<OwnTables>,
+) -> Result<Shown, Trouble> {
+    let transaction = session.transaction().await?;
     let lives = table.lives();
+    if let Some(before) = tables {
+        let now = OwnTables::find(&transaction, table, &table.staged()).await?;
+        if let Some(why) = now.missing(before, table, true) {
+            return Err(Trouble::Final(gone(&why)));
+        }
+    }
     let Some(note) = note_of(&transaction, &lives, life).await? else {
         return Err(Trouble::Final(taken_over(table)));
     };
     if note.published >= through {
-        return Ok(Vec::new());
+        return Ok(Shown::default());
     }
     let mut transaction = transaction;
     let refused = move_rows(&mut transaction, table, &note, note.published..through).await?;
-    transaction
-        .execute(
-            &format!(
-                "delete from {} where ardea_life = $1 and ardea_number < $2",
-                note.staged
-            ),
-            &[&life, &through],
-        )
-        .await?;
-    transaction
-        .execute(
-            &format!("update {lives} set published = $2 where life = $1"),
-            &[&life, &through],
-        )
-        .await?;
+    let parameters = [(&life as _, Type::INT8), (&through as _, Type::INT8)];
+    let removed = format!(
+        "delete from {} where ardea_life = $1 and ardea_number < $2",
+        note.staged
+    );
+    transaction.execute_typed(&removed, &parameters).await?;
+    let noted = format!("update {lives} set published = $2 where life = $1");
+    transaction.execute_typed(&noted, &parameters).await?;
     transaction.commit().await?;
-    Ok(refused)
+    Ok(Shown {
+        refused,
+        notice: None,
+    })
 }
 
-/// Takes over from a dead life: moves its rows before this record, and removes the rest of it.
+/// The rows and tables that a dead life has left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Estate {
+    pub life: i64,
+    /// The rows of records before this one are to be seen.
+    pub through: i64,
+    /// The tables that it has used. `None` if it was of an earlier version.
+    pub tables: Option<OwnTables>,
+}
+
+/// Takes over from a dead life: moves its rows, and removes the rest of it.
+///
+/// # Errors
+/// `WriteFailed` if a table was dropped since, unless the job is to go on.
 pub(crate) async fn settle(
-    client: &mut Client,
+    session: &mut Session,
     table: &Table,
-    life: i64,
-    through: i64,
-) -> Result<Vec<RefusedRow>, Trouble> {
-    let mut transaction = client.transaction().await?;
+    estate: Estate,
+    on_replaced: OnReplaced,
+) -> Result<Shown, Trouble> {
+    let mut transaction = session.transaction().await?;
     let lives = table.lives();
-    if !exists(&transaction, &lives).await? {
-        return Ok(Vec::new());
-    }
-    let Some(note) = note_of(&transaction, &lives, life).await? else {
-        return Ok(Vec::new());
+    let note = match exists(&transaction, &lives).await? {
+        true => note_of(&transaction, &lives, estate.life).await?,
+        false => None,
     };
-    let refused = match note.published < through {
-        true => move_rows(&mut transaction, table, &note, note.published..through).await?,
+    let before = estate.tables.unwrap_or_default();
+    let staged = note
+        .as_ref()
+        .map_or_else(|| table.staged(), |note| note.staged.clone());
+    let waits = note
+        .as_ref()
+        .is_some_and(|note| note.published < estate.through);
+    let now = OwnTables::find(&transaction, table, &staged).await?;
+    let notice = now.missing(before, table, waits);
+    if let (Some(why), OnReplaced::Fail) = (&notice, on_replaced) {
+        return Err(Trouble::Final(gone(why)));
+    }
+    let Some(note) = note else {
+        return Ok(Shown {
+            notice,
+            ..Shown::default()
+        });
+    };
+    let refused = match waits && now.staged.is_some() {
+        true => {
+            let numbers = note.published..estate.through;
+            move_rows(&mut transaction, table, &note, numbers).await?
+        }
         false => Vec::new(),
     };
-    remove(&transaction, &lives, life, &note.staged).await?;
+    remove(&transaction, &lives, estate.life, &note.staged).await?;
     transaction.commit().await?;
-    Ok(refused)
+    Ok(Shown { refused, notice })
 }
 
 /// What is noted with a life.
@@ -158,16 +231,17 @@ async fn note_of(
     life: i64,
 ) -> Result<Option<Note>, Trouble> {
     let found = transaction
-        .query_opt(
+        .query_typed_opt(
             &format!("select published, staged, columns from {lives} where life = $1 for update"),
-            &[&life],
+            &[(&life, Type::INT8)],
         )
         .await?;
-    Ok(found.map(|row| Note {
+    let Some(row) = found else { return Ok(None) };
+    Ok(Some(Note {
         life,
-        published: row.get(0),
-        staged: row.get(1),
-        columns: row.get(2),
+        published: row.try_get(0)?,
+        staged: row.try_get(1)?,
+        columns: row.try_get(2)?,
     }))
 }
 
@@ -185,7 +259,14 @@ async fn move_rows(
     while let Some(part) = left.pop() {
         let step = transaction.savepoint("ardea_part").await?;
         let moved = step
-            .execute(&publish, &[&note.life, &part.start, &part.end])
+            .execute_typed(
+                &publish,
+                &[
+                    (&note.life, Type::INT8),
+                    (&part.start, Type::INT8),
+                    (&part.end, Type::INT8),
+                ],
+            )
             .await
             .map_err(Trouble::from);
         match moved {
@@ -213,18 +294,27 @@ async fn remove(
 ) -> Result<(), Trouble> {
     if exists(transaction, staged).await? {
         let rest = format!("delete from {staged} where ardea_life = $1");
-        transaction.execute(&rest, &[&life]).await?;
+        transaction
+            .execute_typed(&rest, &[(&life, Type::INT8)])
+            .await?;
     }
     let note = format!("delete from {lives} where life = $1");
-    transaction.execute(&note, &[&life]).await?;
+    transaction
+        .execute_typed(&note, &[(&life, Type::INT8)])
+        .await?;
     Ok(())
 }
 
-async fn exists(client: &impl GenericClient, table: &str) -> Result<bool, Trouble> {
-    let found = client
-        .query_one("select to_regclass($1) is not null", &[&table])
+async fn exists(transaction: &Transaction<'_>, table: &str) -> Result<bool, Trouble> {
+    // To read a table of the catalogue has the server hear of tables that others have made since
+    // the transaction began.
+    let found = transaction
+        .query_typed_one(
+            "select to_regclass($1) is not null from pg_class limit 1",
+            &[(&table, Type::TEXT)],
+        )
         .await?;
-    Ok(found.get(0))
+    Ok(found.try_get(0)?)
 }
 
 fn taken_over(table: &Table) -> Error {

@@ -1,10 +1,11 @@
 //! The table that is written: what the server knows of it, and the statements that follow.
 
-use ardea_core::{Error, ErrorCode};
-use tokio_postgres::Client;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Plan;
+use crate::relation::{Relation, no_column};
+use crate::session::Session;
+use crate::table_name::quoted;
 use crate::trouble::Trouble;
 
 /// How many bytes of a table's name are found in that of the one beside it, at most: the server cuts names off at 63, behind which what
@@ -14,11 +15,9 @@ const NAME: usize = 30;
 /// A table and those of its columns that are written. All names are quoted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
-    schema: String,
+    pub relation: Relation,
     /// With the schema.
     pub name: String,
-    /// Without it, and not quoted.
-    plain: String,
     columns: Vec<Written>,
     keys: Vec<String>,
 }
@@ -37,49 +36,37 @@ struct Written {
 type Rows = String;
 
 impl Table {
-    /// Asks the server.
-    pub async fn find(client: &Client, plan: &Plan) -> Result<Table, Trouble> {
-        let found = client
-            .query_opt(
-                "select c.oid, quote_ident(n.nspname), c.relname::text from pg_class c \
-                 join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass($1)",
-                &[&plan.table],
-            )
-            .await?;
-        let Some(found) = found else {
-            let what = format!("there is no table {} in the database", plan.table);
-            return Err(Trouble::Final(
-                Error::new(ErrorCode::InvalidJob, what)
-                    .hint("create it, or write its name with the schema: schema.table"),
-            ));
-        };
-        let (oid, schema, plain): (u32, String, String) =
-            (found.get(0), found.get(1), found.get(2));
-        let known = client
-            .query(
-                "select attname::text, format_type(atttypid, -1), \
-                 format_type(atttypid, atttypmod) || case when attnotnull then ' not null' else '' end \
-                 from pg_attribute where attrelid = $1 and attnum > 0 and not attisdropped",
-                &[&oid],
-            )
-            .await?;
+    /// Looks a table up.
+    ///
+    /// # Errors
+    /// `InvalidJob` if there is no such table, or it lacks a column.
+    pub async fn find(session: &mut Session, plan: &Plan) -> Result<Table, Trouble> {
+        let relation = Relation::find(session, &plan.table).await?;
+        let known = relation.columns(session).await?;
+        let names = || known.iter().map(|column| &column.name[..]);
+        let what = format!("the table {}", plan.table);
         let mut columns = Vec::with_capacity(plan.columns.len());
         for wanted in &plan.columns {
-            let column = known.iter().find(|row| row.get::<_, &str>(0) == wanted);
-            let column = column.ok_or_else(|| no_column(plan, wanted))?;
+            let column = known.iter().find(|column| column.name == *wanted);
+            let column = column.ok_or_else(|| no_column(&what, wanted, names()))?;
             columns.push(Written {
                 name: quoted(wanted),
-                kind: column.get(1),
-                declared: column.get(2),
+                kind: column.kind.clone(),
+                declared: column.declared.clone(),
             });
         }
         if let Some(key) = plan.keys.iter().find(|key| !plan.columns.contains(key)) {
-            return Err(no_column(plan, key).into());
+            let written = plan.columns.iter().map(String::as_str);
+            return Err(no_column(
+                &format!("the row that is written to {}", plan.table),
+                key,
+                written,
+            )
+            .into());
         }
         Ok(Table {
-            name: format!("{schema}.{}", quoted(&plain)),
-            schema,
-            plain,
+            name: relation.quoted(),
+            relation,
             columns,
             keys: plan.keys.iter().map(|key| quoted(key)).collect(),
         })
@@ -99,7 +86,7 @@ impl Table {
 
     /// The table of all lives of sinks, in the same schema.
     pub fn lives(&self) -> String {
-        format!("{}.ardea_lives", self.schema)
+        format!("{}.ardea_lives", self.relation.schema)
     }
 
     /// The table in which rows wait. One for each choice of columns and types: a table that changes gets another one.
@@ -108,13 +95,14 @@ impl Table {
         let what: String = columns
             .map(|Written { name, declared, .. }| format!("{name} {declared},"))
             .collect();
-        let digest = xxh3_64(format!("{} {what}", self.plain).as_bytes());
-        let letters = self.plain.char_indices();
+        let plain = &self.relation.plain;
+        let digest = xxh3_64(format!("{plain} {what}").as_bytes());
+        let letters = plain.char_indices();
         let shown = letters.take_while(|(at, letter)| at + letter.len_utf8() <= NAME);
         let shown: String = shown.map(|(_, letter)| letter).collect();
         format!(
             "{}.{}",
-            self.schema,
+            self.relation.schema,
             quoted(&format!("ardea_staged_{shown}_{digest:016x}"))
         )
     }
@@ -212,23 +200,20 @@ fn names_of(table: &str, columns: &[String]) -> String {
     columns.collect::<Vec<_>>().join(", ")
 }
 
-/// A name as SQL takes it literally.
-pub(crate) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-fn no_column(plan: &Plan, column: &str) -> Error {
-    let what = format!(
-        "the table {} has no column {column:?} that is written",
-        plan.table
-    );
-    Error::new(ErrorCode::InvalidJob, what)
-        .hint("name columns as the table does, in small letters unless they were quoted; those of `upsert` are among them")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn relation(plain: &str) -> Relation {
+        Relation {
+            oid: 1,
+            schema: "public".into(),
+            plain: plain.into(),
+            kind: "r".into(),
+            plain_schema: "public".into(),
+            is_unlogged: false,
+        }
+    }
 
     fn table(keys: &[&str]) -> Table {
         let column = |name: &str, kind: &str, declared: &str| Written {
@@ -237,20 +222,14 @@ mod tests {
             declared: declared.into(),
         };
         Table {
-            schema: "public".into(),
+            relation: relation("counts"),
             name: "public.\"counts\"".into(),
-            plain: "counts".into(),
             columns: vec![
                 column("word", "character varying", "character varying(9) not null"),
                 column("n", "bigint", "bigint"),
             ],
             keys: keys.iter().map(|key| quoted(key)).collect(),
         }
-    }
-
-    #[test]
-    fn names_are_taken_literally() {
-        assert_eq!(quoted("a\"; drop"), "\"a\"\"; drop\"");
     }
 
     #[test]
@@ -261,7 +240,7 @@ mod tests {
         other.columns[1].declared = "integer".into();
         assert_ne!(one.staged(), other.staged());
         let long = |letters: &str| Table {
-            plain: letters.repeat(63),
+            relation: relation(&letters.repeat(63)),
             ..table(&[])
         };
         for letters in ["a", "ä", "漢"] {

@@ -27,8 +27,6 @@ pub(crate) struct WriteP<T, F> {
     scratch: String,
     /// Where rows wait until their epoch is committed; none if they are written at once.
     lives: Option<Lives>,
-    /// Whether rows are written at once, and take each other's place over several lives.
-    is_fenced: bool,
     has_begun: bool,
     link: Option<Link>,
     record: PhantomData<fn(T)>,
@@ -47,7 +45,6 @@ where
             rows: Rows::default(),
             scratch: String::new(),
             lives: None,
-            is_fenced: false,
             has_begun: false,
             link: None,
             record: PhantomData,
@@ -111,10 +108,13 @@ where
         Ok(Progress::done_if(is_done))
     }
 
-    /// Begins a life, if there has to be one and there is none yet.
+    /// Connects, and begins a life if there has to be one, unless that has been done.
     fn begin(&mut self) {
-        if let (Some(_), Some(link), false) = (&self.lives, &self.link, self.has_begun) {
-            link.send(Errand::Begin);
+        if let (Some(link), false) = (&self.link, self.has_begun) {
+            link.send(match self.lives {
+                Some(_) => Errand::Begin,
+                None => Errand::Connect,
+            });
             self.has_begun = true;
         }
     }
@@ -146,7 +146,6 @@ where
         if keeps && !self.plan.is_once && !self.plan.keys.is_empty() {
             let sink = format!("{sink}/{}", self.plan.table);
             fence = Some(Fence::new(&sink, context.instance));
-            self.is_fenced = true;
         }
         if self.plan.is_once && keeps {
             let lives = Lives::begin(context.instance);
@@ -197,7 +196,10 @@ where
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
         match &mut self.lives {
-            Some(lives) => lives.take_cut(cut),
+            Some(lives) => {
+                lives.note_tables(self.link.as_ref().and_then(Link::tables));
+                lives.take_cut(cut)
+            }
             None => Ok(()),
         }
     }
@@ -221,17 +223,12 @@ where
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        if let (Some(lives), Some(link)) = (&mut self.lives, &self.link) {
-            lives
-                .take_heirs()
-                .into_iter()
-                .for_each(|heir| link.send(heir));
+        if let Some(link) = &self.link {
+            link.note_restored();
+            let heirs = self.lives.iter_mut().flat_map(Lives::take_heirs);
+            heirs.for_each(|heir| link.send(heir));
         }
         self.begin();
-        if let (true, false, Some(link)) = (self.is_fenced, self.has_begun, &self.link) {
-            link.send(Errand::Fence);
-            self.has_begun = true;
-        }
         // Other instances may have left rows of the same keys: nothing newer is shown before all of those.
         self.run_errands(TURN)
     }

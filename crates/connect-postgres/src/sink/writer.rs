@@ -4,23 +4,27 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 use ardea_core::Result;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::types::Type;
 
 use super::Plan;
+use super::checks::{self, Mode};
 use super::desk::{Desk, Errand, Refused};
 use super::fence::Fence;
-use super::staging::{self, Owner};
+use super::own_tables::OwnTables;
+use super::staging::{self, Owner, Shown};
 use super::table::Table;
 use crate::connection::Connection;
-use crate::rows::{Column, Rows};
+use crate::rows::{Column, MOST_ROW, Rows};
+use crate::session::{Parameter, Session};
 use crate::trouble::Trouble;
 
 /// What is known of the table, on one connection.
 pub(crate) struct Prepared {
     table: Table,
-    /// Writes rows, or lays them aside; none before their life has begun.
-    write: Option<Statement>,
+    /// Writes rows, or lays them aside.
+    write: String,
+    /// A warning about the server.
+    warning: Option<String>,
 }
 
 /// Writes until the desk is closed.
@@ -30,6 +34,10 @@ pub(crate) struct Writer {
     fence: Option<Fence>,
     desk: Arc<Desk>,
     connection: Connection<Prepared>,
+    /// The tables that the life uses, once it has begun.
+    tables: Option<OwnTables>,
+    /// Something has been done on the server.
+    has_connected: bool,
 }
 
 /// What is being done.
@@ -61,6 +69,8 @@ impl Writer {
             owner,
             fence,
             desk,
+            tables: None,
+            has_connected: false,
         })
     }
 
@@ -88,8 +98,7 @@ impl Writer {
     }
 
     fn fail(&self, error: ardea_core::Error) {
-        let place = format!("on {}", self.connection.name());
-        self.desk.lock().failed = Some(error.hint(place));
+        self.desk.lock().failed = Some(self.connection.placed(error));
         self.desk.changed.notify_all();
         self.desk.waker.wake();
     }
@@ -102,7 +111,7 @@ impl Writer {
             state.is_out = work.errand.is_some();
             if work.errand.is_none() && !state.waiting.is_empty() {
                 std::mem::swap(&mut work.rows, &mut state.waiting);
-                work.left.push(0..work.rows.len());
+                work.left = work.rows.parts();
                 state.is_writing = true;
             }
             if work.is_nothing() {
@@ -135,93 +144,120 @@ impl Writer {
 
     fn go_on(&mut self, work: &mut Work) -> std::result::Result<(), Trouble> {
         let (plan, owner, fence) = (&self.plan, &self.owner, self.fence.as_mut());
-        let find = async move |client: &mut Client| {
+        let is_fresh = !self.has_connected && !self.desk.lock().is_restored;
+        let mode = match (owner, &fence) {
+            (Some(_), _) => Mode::Once,
+            (None, Some(_)) => Mode::Fenced,
+            (None, None) => Mode::AtOnce,
+        };
+        let tables = &mut self.tables;
+        let find = async move |session: &mut Session| {
+            let table = Table::find(session, plan).await?;
+            let warning = checks::check(session, plan, &table, mode, is_fresh).await?;
             if let Some(fence) = fence {
-                fence.raise(client, &plan.table).await?;
+                fence.raise(session, &plan.table).await?;
             }
+            let write = match mode {
+                Mode::Once => table.stage(),
+                Mode::AtOnce | Mode::Fenced => table.insert(),
+            };
             Ok(Prepared {
-                table: Table::find(client, plan).await?,
-                write: None,
+                table,
+                write,
+                warning,
             })
         };
-        self.connection
-            .attempt(find, async |client, prepared| match (&work.errand, owner) {
-                (Some(Errand::Fence), _) => Ok(()),
+        let (warning, notice) = self.connection.attempt(find, async |session, prepared| {
+            let notice = match (&work.errand, owner) {
+                (Some(Errand::Connect), _) => None,
                 (Some(errand), Some(owner)) => {
-                    work.refused = run(client, prepared, errand, owner).await?;
-                    Ok(())
+                    let run = run(session, &prepared.table, errand, owner, plan, tables);
+                    let (refused, notice) = run.await?;
+                    work.refused = refused;
+                    notice
                 }
                 (_, owner) => {
                     let life = owner.as_ref().map(|owner| owner.life);
-                    write(client, prepared, work, life).await
+                    write(session, prepared, work, life).await?;
+                    None
                 }
-            })
+            };
+            Ok((prepared.warning.take(), notice))
+        })?;
+        self.has_connected = true;
+        for said in warning.iter().chain(&notice) {
+            self.connection.say(said);
+        }
+        if self.tables.is_some() {
+            self.desk.lock().tables = self.tables;
+        }
+        Ok(())
     }
 }
 
-/// Runs an errand; says which rows were refused on the way.
+/// Runs an errand. Returns the rows that were refused on the way, and what is missing where the job
+/// goes on all the same.
 async fn run(
-    client: &mut Client,
-    prepared: &Prepared,
+    session: &mut Session,
+    table: &Table,
     errand: &Errand,
     owner: &Owner,
-) -> std::result::Result<Vec<Refused>, Trouble> {
-    let table = &prepared.table;
-    let (refused, is_earlier) = match *errand {
-        Errand::Fence => (Vec::new(), false),
+    plan: &Plan,
+    tables: &mut Option<OwnTables>,
+) -> std::result::Result<(Vec<Refused>, Option<String>), Trouble> {
+    let (shown, is_earlier) = match *errand {
+        Errand::Connect => (Shown::default(), false),
         Errand::Begin => {
-            staging::begin(client, table, owner).await?;
-            (Vec::new(), false)
+            *tables = Some(staging::begin(session, table, owner).await?);
+            (Shown::default(), false)
         }
         Errand::Publish { through } => (
-            staging::publish(client, table, owner.life, through).await?,
+            staging::publish(session, table, owner.life, through, *tables).await?,
             false,
         ),
-        Errand::Settle { life, through } => {
-            (staging::settle(client, table, life, through).await?, true)
-        }
+        Errand::Settle(estate) => (
+            staging::settle(session, table, estate, plan.on_replaced).await?,
+            true,
+        ),
     };
-    let refused = refused.into_iter().map(|(record, reason)| Refused {
+    let refused = shown.refused.into_iter().map(|(record, reason)| Refused {
         record,
         reason,
         is_earlier,
     });
-    Ok(refused.collect())
+    let notice = shown
+        .notice
+        .map(|why| format!("{why}; the job goes on without"));
+    Ok((refused.collect(), notice))
 }
 
 /// Writes the rows that are left, in halves where some are refused.
 async fn write(
-    client: &mut Client,
-    prepared: &mut Prepared,
+    session: &mut Session,
+    prepared: &Prepared,
     work: &mut Work,
     life: Option<i64>,
 ) -> std::result::Result<(), Trouble> {
-    let statement = match &prepared.write {
-        Some(statement) => statement.clone(),
-        None => {
-            let sql = match life {
-                Some(_) => prepared.table.stage(),
-                None => prepared.table.insert(),
-            };
-            let statement = client.prepare(&sql).await?;
-            prepared.write.insert(statement).clone()
-        }
-    };
     let columns = prepared.table.columns().len();
     while let Some(part) = work.left.last().cloned() {
         let cells: Vec<Column<'_>> = (0..columns)
             .map(|column| work.rows.column(column, &part))
             .collect();
         let numbers = work.rows.records(&part);
-        let mut parameters: Vec<&(dyn ToSql + Sync)> = Vec::with_capacity(columns + 2);
-        parameters.extend(cells.iter().map(|column| column as &(dyn ToSql + Sync)));
-        parameters.push(&numbers);
+        let mut parameters: Vec<Parameter<'_>> = Vec::with_capacity(columns + 2);
+        parameters.extend(cells.iter().map(|column| (column as _, Type::TEXT_ARRAY)));
+        parameters.push((&numbers, Type::INT8_ARRAY));
         if let Some(life) = &life {
-            parameters.push(life);
+            parameters.push((life, Type::INT8));
         }
-        let written = client.execute(&statement, &parameters).await;
-        match written.map_err(Trouble::from) {
-            Ok(_) => drop(work.left.pop()),
+        let written = match work.rows.bytes_of(&part) {
+            bytes if part.len() == 1 && bytes > MOST_ROW => Err(Trouble::Refused(format!(
+                "it takes {bytes} bytes, {MOST_ROW} are the most"
+            ))),
+            _ => session.execute(&prepared.write, &parameters).await,
+        };
+        match written {
+            Ok(()) => drop(work.left.pop()),
             Err(Trouble::Refused(reason)) => {
                 work.left.pop();
                 if part.len() == 1 {

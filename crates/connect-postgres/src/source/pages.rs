@@ -2,164 +2,247 @@
 
 use ardea_core::{Error, ErrorCode};
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, Statement};
 
 use super::Plan;
-use super::strands::{Strand, block_of, start_of};
-use crate::sink::quoted;
+use super::page::{Page, Read, page_of};
+use super::statements::Statements;
+use super::strands::{Strand, block_of};
+use crate::relation::{Identity, Relation, no_column};
+use crate::session::{Parameter, Session};
 use crate::trouble::Trouble;
 
-/// A row: its key as text, and all of it as JSON.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Read {
-    pub key: String,
-    pub json: String,
-}
-
-/// Statements of one connection.
+/// The rows of a table or query, on one connection.
 pub(crate) struct Pages {
-    /// From the first key on.
-    first: Statement,
-    /// Behind a key.
-    behind: Statement,
-    /// From one number to before another; none if keys are no whole numbers.
-    between: Option<Statement>,
-    /// The first number from one on.
-    from: Option<Statement>,
-    limit: usize,
+    statements: Statements,
+    /// Keys are whole numbers of at most eight bytes.
+    is_whole: bool,
 }
 
 impl Pages {
-    /// Asks for the type of the key, and prepares statements for it.
-    pub async fn prepare(client: &Client, plan: &Plan, is_fresh: bool) -> Result<Pages, Trouble> {
-        let key = quoted(&plan.key);
-        let rows = format!("from ({}) as q", plan.select);
-        let described = client
-            .prepare(&format!("select q.{key} {rows} limit 0"))
-            .await?;
-        let kind = described
-            .columns()
-            .first()
-            .map(|column| column.type_().clone());
-        let kind = kind.unwrap_or(Type::TEXT);
-        let name: String = client
-            .query_one("select format_type($1, -1)", &[&kind.oid()])
-            .await?
-            .get(0);
+    /// Looks the table and the key's type up.
+    pub async fn prepare(
+        session: &mut Session,
+        plan: &Plan,
+        is_fresh: bool,
+    ) -> Result<Pages, Trouble> {
+        let relation = match &plan.table {
+            Some(table) => Some(Relation::find(session, table).await?),
+            None => None,
+        };
+        let mut statements = Statements::new(plan, relation.as_ref());
+        let columns = columns_of(session, relation.as_ref(), &statements).await?;
+        if !columns.is_empty() && !columns.contains(&plan.key) {
+            let columns = columns.iter().map(String::as_str);
+            return Err(no_column(&plan.name, &plan.key, columns).into());
+        }
+        let described = session.query(&statements.kind_of_key(), &[]).await?;
+        let row = described.first().ok_or_else(|| no_answer(plan))?;
+        let (name, base): (String, u32) = (row.try_get(0)?, row.try_get(1)?);
+        statements.kind = name;
         if is_fresh {
-            check_nulls(client, plan, &key, &rows).await?;
+            check_nulls(session, plan, &statements).await?;
         }
-        // One more than a page shows whether the key is unique where it ends.
-        let limit = i64::from(plan.page.get()) + 1;
-        let select = format!("select q.{key}::text, to_json(q)::text {rows}");
-        let order = format!("order by q.{key} limit {limit}");
-        let first = client.prepare(&format!("{select} {order}")).await?;
-        let behind = format!("{select} where q.{key} > $1::text::{name} {order}");
-        let behind = client.prepare(&behind).await?;
-        let (mut between, mut from) = (None, None);
-        if [Type::INT2, Type::INT4, Type::INT8].contains(&kind) {
-            let range =
-                format!("{select} where q.{key} >= $1::bigint and q.{key} < $2::bigint {order}");
-            between = Some(client.prepare(&range).await?);
-            let next = format!(
-                "select q.{key}::bigint {rows} where q.{key} >= $1::bigint order by q.{key} limit 1"
-            );
-            from = Some(client.prepare(&next).await?);
-        }
+        let whole = [Type::INT2, Type::INT4, Type::INT8];
         Ok(Pages {
-            first,
-            behind,
-            between,
-            from,
-            limit: plan.page.get() as usize,
+            is_whole: whole.iter().any(|kind| kind.oid() == base),
+            statements,
         })
     }
 
-    /// The next rows of a strand; none if there are no more.
+    /// Reads the next rows of a strand; a page without rows if there are no more.
     pub async fn next(
         &self,
-        client: &Client,
+        session: &mut Session,
         plan: &Plan,
         strand: &Strand,
-    ) -> Result<Vec<Read>, Trouble> {
+    ) -> Result<Page, Trouble> {
         if strand.is_everything() {
-            let rows = match &strand.after {
-                None => client.query(&self.first, &[]).await?,
-                Some(after) => client.query(&self.behind, &[after]).await?,
+            return match &strand.after {
+                None => self.page(session, plan, "", &[]).await,
+                Some(after) => {
+                    let behind = self.statements.behind();
+                    self.page(session, plan, &behind, &[(after, Type::TEXT)])
+                        .await
+                }
             };
-            return self.page_of(plan, &rows);
         }
-        let (Some(between), Some(from)) = (&self.between, &self.from) else {
+        if !self.is_whole {
             return Err(Trouble::Final(no_number(plan)));
-        };
+        }
         let block = plan.block.get();
+        let mut identity = None;
         let mut next = strand.next()?;
-        while strand.until.is_none_or(|until| next < until) {
-            let mine = own_block(next, strand, block);
-            let start = next.max(start_of(mine, block));
-            let end = start_of(mine.saturating_add(1), block);
-            let end = strand.until.map_or(end, |until| until.min(end));
-            if start < end {
-                let rows = client.query(between, &[&start, &end]).await?;
-                if !rows.is_empty() {
-                    return self.page_of(plan, &rows);
+        while let Some(from) = next {
+            let Some((start, end)) = own_range(from, strand, block) else {
+                break;
+            };
+            let limits: [Parameter<'_>; 2] = [(&start, Type::INT8), (&end, Type::INT8)];
+            let page = self
+                .page(session, plan, &self.statements.between(), &limits)
+                .await?;
+            if !page.rows.is_empty() {
+                return Ok(page);
+            }
+            identity = page.identity;
+            // Blocks without rows may follow: the next key tells how many.
+            next = match end.checked_add(1) {
+                Some(behind) => self.first_from(session, behind).await?,
+                None => None,
+            };
+        }
+        Ok(Page {
+            identity,
+            rows: Vec::new(),
+        })
+    }
+
+    async fn first_from(&self, session: &mut Session, key: i64) -> Result<Option<i64>, Trouble> {
+        let next = self.statements.first_from();
+        match session.query_opt(&next, &[(&key, Type::INT8)]).await? {
+            Some(row) => Ok(row.try_get(0)?),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads a page. Where the server can't make one of its rows each is read by itself.
+    async fn page(
+        &self,
+        session: &mut Session,
+        plan: &Plan,
+        condition: &str,
+        limits: &[Parameter<'_>],
+    ) -> Result<Page, Trouble> {
+        let table = self.statements.table();
+        let mut parameters: Vec<Parameter<'_>> = vec![(&table, Type::TEXT)];
+        parameters.extend_from_slice(limits);
+        match session
+            .query(&self.statements.page(condition), &parameters)
+            .await
+        {
+            Ok(rows) => page_of(plan, &rows),
+            Err(Trouble::Refused(why)) => {
+                let keys = session
+                    .query(&self.statements.keys(condition), &parameters)
+                    .await;
+                match keys {
+                    Ok(rows) => {
+                        let page = page_of(plan, &rows)?;
+                        self.each(session, page).await
+                    }
+                    Err(Trouble::Refused(_)) => Err(Trouble::Refused(why)),
+                    Err(other) => Err(other),
                 }
             }
-            // Perhaps there is nothing for long: who has the next key at all?
-            match client.query_opt(from, &[&end.max(start)]).await? {
-                Some(row) => next = row.get::<_, i64>(0),
-                None => return Ok(Vec::new()),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Reads the rows of these keys one by one.
+    async fn each(&self, session: &mut Session, keys: Page) -> Result<Page, Trouble> {
+        let one = self.statements.one();
+        let mut rows = Vec::with_capacity(keys.rows.len());
+        for Read { key, .. } in keys.rows {
+            let found = session.query_opt(&one, &[(&key, Type::TEXT)]).await;
+            match found {
+                Ok(Some(row)) => rows.push(Read {
+                    json: Ok(super::page::text(&row, 0)?.unwrap_or_default()),
+                    key,
+                }),
+                // It was removed meanwhile.
+                Ok(None) => {}
+                Err(Trouble::Refused(why)) => rows.push(Read {
+                    json: Err(why),
+                    key,
+                }),
+                Err(other) => return Err(other),
             }
         }
-        Ok(Vec::new())
+        Ok(Page { rows, ..keys })
     }
 
-    /// The rows of a page, without the one that is only looked at.
-    fn page_of(&self, plan: &Plan, rows: &[tokio_postgres::Row]) -> Result<Vec<Read>, Trouble> {
-        let mut page = Vec::with_capacity(rows.len());
-        for row in rows {
-            let key: String = row.try_get(0)?;
-            let json: String = row.try_get(1)?;
-            page.push(Read { key, json });
-        }
-        if let Some(twice) = page.windows(2).find(|two| two[0].key == two[1].key) {
-            let what = format!(
-                "the key {} of {} is not unique: {} comes twice",
-                plan.key, plan.name, twice[0].key
-            );
-            return Err(Trouble::Final(
-                Error::new(ErrorCode::InvalidJob, what)
-                    .hint("choose a column that is: rows of the same key would be passed over"),
-            ));
-        }
-        page.truncate(self.limit);
-        Ok(page)
+    /// Looks at the position behind which reading goes on.
+    pub async fn look_at(
+        &self,
+        session: &mut Session,
+        key: &str,
+    ) -> Result<(Option<Identity>, Found), Trouble> {
+        let table = self.statements.table();
+        let parameters: [Parameter<'_>; 2] = [(&table, Type::TEXT), (&key, Type::TEXT)];
+        let rows = session
+            .query(&self.statements.position(), &parameters)
+            .await?;
+        let Some(row) = rows.first() else {
+            return Ok((None, Found::default()));
+        };
+        let found = Found {
+            is_within: row.try_get(2)?,
+            json: super::page::text(row, 3)?,
+        };
+        Ok((super::page::identity(row)?, found))
     }
 }
 
-/// The first block of a strand that is not before a key.
-fn own_block(key: i64, strand: &Strand, block: u32) -> i64 {
-    let at = block_of(key, block);
-    let of = i64::from(strand.of);
-    at.saturating_add((i64::from(strand.index) - at).rem_euclid(of))
+/// The rows at a position.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// There is a row at the position or behind it.
+    pub is_within: bool,
+    /// The row at the position.
+    pub json: Option<Vec<u8>>,
 }
 
-async fn check_nulls(client: &Client, plan: &Plan, key: &str, rows: &str) -> Result<(), Trouble> {
-    let there = client
-        .query_opt(
-            &format!("select 1 {rows} where q.{key} is null limit 1"),
-            &[],
-        )
-        .await?;
-    if there.is_none() {
-        return Ok(());
+/// Returns the first and last key of the strand's next block that may hold keys from this one on.
+/// `None` behind the last.
+fn own_range(from: i64, strand: &Strand, block: u32) -> Option<(i64, i64)> {
+    let at = i128::from(block_of(from, block));
+    let of = i128::from(strand.of);
+    let own = at + (i128::from(strand.index) - at).rem_euclid(of);
+    let start = (own * i128::from(block)).max(i128::from(from));
+    let mut end = (own + 1) * i128::from(block) - 1;
+    if let Some(until) = strand.until {
+        end = end.min(i128::from(until) - 1);
     }
+    let end = i64::try_from(end.min(i128::from(i64::MAX))).ok()?;
+    let start = i64::try_from(start).ok()?;
+    (start <= end).then_some((start, end))
+}
+
+async fn columns_of(
+    session: &mut Session,
+    relation: Option<&Relation>,
+    statements: &Statements,
+) -> Result<Vec<String>, Trouble> {
+    match relation {
+        Some(relation) => {
+            let columns = relation.columns(session).await?;
+            Ok(columns.into_iter().map(|column| column.name).collect())
+        }
+        None => session.names(&statements.nothing()).await,
+    }
+}
+
+async fn check_nulls(
+    session: &mut Session,
+    plan: &Plan,
+    statements: &Statements,
+) -> Result<(), Trouble> {
+    let there = session.query_opt(&statements.null_key(), &[]).await?;
+    match there {
+        None => Ok(()),
+        Some(_) => Err(Trouble::Final(null_key(plan))),
+    }
+}
+
+pub(crate) fn null_key(plan: &Plan) -> Error {
     let what = format!("the key {} of {} is null in some rows", plan.key, plan.name);
-    Err(Trouble::Final(
-        Error::new(ErrorCode::InvalidJob, what).hint(
-            "choose a column that is not: they would be passed over; or leave them out by a query",
-        ),
-    ))
+    Error::new(ErrorCode::InvalidJob, what).hint(
+        "choose a column that is not: they would be passed over; or leave them out by a query",
+    )
+}
+
+fn no_answer(plan: &Plan) -> Error {
+    let what = format!("the server does not tell the type of the key {}", plan.key);
+    Error::new(ErrorCode::ReadFailed, what).hint("check the server's log")
 }
 
 fn no_number(plan: &Plan) -> Error {
@@ -175,20 +258,55 @@ fn no_number(plan: &Plan) -> Error {
 mod tests {
     use super::*;
 
-    #[test]
-    fn blocks_are_dealt_out_in_turn() {
-        let strand = Strand {
-            index: 1,
-            of: 3,
+    fn strand(index: u32, of: u32) -> Strand {
+        Strand {
+            index,
+            of,
             after: None,
             until: None,
             is_done: false,
+            row: None,
+        }
+    }
+
+    #[test]
+    fn blocks_are_dealt_out_in_turn() {
+        let own = |key| own_range(key, &strand(1, 3), 10);
+        assert_eq!(own(0), Some((10, 19)));
+        assert_eq!(own(15), Some((15, 19)));
+        assert_eq!(own(20), Some((40, 49)));
+        assert_eq!(own(-1), Some((10, 19)));
+        assert_eq!(own(-25), Some((-20, -11)));
+    }
+
+    #[test]
+    fn blocks_end_with_the_least_and_the_greatest_number() {
+        for block in [1, 10, 10_000, u32::MAX] {
+            for of in [2u32, 3, 7] {
+                let own = |key, index| own_range(key, &strand(index, of), block);
+                let holds = |key: i64| {
+                    let all = (0..of).filter_map(|index| own(key, index));
+                    all.filter(|(start, end)| (*start..=*end).contains(&key))
+                        .count()
+                };
+                assert_eq!([holds(i64::MIN), holds(-1), holds(i64::MAX)], [1; 3]);
+                let ends = (0..of).filter_map(|index| own(i64::MAX, index));
+                assert_eq!(ends.collect::<Vec<_>>(), [(i64::MAX, i64::MAX)]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_ends_before_what_others_read() {
+        let own = |key| {
+            let until = Some(15);
+            let strand = Strand {
+                until,
+                ..strand(1, 3)
+            };
+            own_range(key, &strand, 10)
         };
-        let own = |key| own_block(key, &strand, 10);
-        assert_eq!(
-            [own(0), own(10), own(19), own(20), own(-1)],
-            [1, 1, 1, 4, 1]
-        );
-        assert_eq!(own(-25), -2);
+        assert_eq!(own(0), Some((10, 14)));
+        assert_eq!(own(15), None);
     }
 }

@@ -10,7 +10,8 @@ use ardea_core::{
 use serde::de::DeserializeOwned;
 
 use super::Plan;
-use super::pages::Read;
+use super::json::from_json;
+use super::page::Read;
 use super::reader::{News, Reader};
 use super::strands::Strands;
 use crate::TURN;
@@ -43,13 +44,16 @@ impl<T: DeserializeOwned + Send + 'static> ReadP<T> {
         let reader = match &self.reader {
             Some(reader) => reader,
             None => {
-                let reader = Reader::begin(&self.plan, self.strands.all())?;
+                let reader = Reader::begin(&self.plan, self.strands.all(), self.strands.table())?;
                 self.reader.insert(reader)
             }
         };
         match reader.take(TURN)? {
             None => {}
-            Some(News::Page(strand, rows)) => self.at_hand = (strand, rows.into()),
+            Some(News::Page(strand, page)) => {
+                self.strands.note_table(page.identity);
+                self.at_hand = (strand, page.rows.into());
+            }
             Some(News::End(strand)) => self.strands.finish(strand),
         }
         Ok(())
@@ -63,16 +67,23 @@ impl<T: DeserializeOwned + Send + 'static> ReadP<T> {
         while lane.room() > 0
             && let Some(Read { key, json }) = rows.pop_front()
         {
-            match serde_json::from_str(&json) {
+            let record = json
+                .as_deref()
+                .map_err(|why| format!("the server can't read the row: {why}"));
+            let record = record.and_then(|json| {
+                let text = str::from_utf8(json).map_err(|error| error.to_string())?;
+                from_json(text).map_err(|error| error.to_string())
+            });
+            let json = json.unwrap_or_default();
+            match record {
                 Ok(record) => lane.push(record, Timestamp::MIN),
-                Err(error) => {
+                Err(why) => {
                     let (name, column) = (&self.plan.name, &self.plan.key);
                     let origin = || format!("{name} where {column} = {key}");
-                    self.bad
-                        .report(origin, || json.clone().into_bytes(), error)?;
+                    self.bad.report(origin, || json.clone(), why)?;
                 }
             }
-            self.strands.deliver(*strand, key);
+            self.strands.deliver(*strand, key, json);
             guard.advance();
         }
         Ok(())

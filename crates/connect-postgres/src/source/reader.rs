@@ -5,12 +5,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result};
-use tokio_postgres::Client;
 
 use super::Plan;
-use super::pages::{Pages, Read};
+use super::page::Page;
+use super::pages::Pages;
+use super::position::{Last, check, digest, replaced};
 use super::strands::Strand;
 use crate::connection::Connection;
+use crate::relation::Identity;
+use crate::replaced::OnReplaced;
+use crate::session::Session;
 use crate::trouble::Trouble;
 
 /// So many pages wait at most.
@@ -20,7 +24,7 @@ const MOST_PAGES: usize = 2;
 #[derive(Debug)]
 pub(crate) enum News {
     /// The next rows of a strand.
-    Page(usize, Vec<Read>),
+    Page(usize, Page),
     /// There are no more of it.
     End(usize),
 }
@@ -83,8 +87,9 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Begins to read these strands, one after the other.
-    pub fn begin(plan: &Plan, strands: &[Strand]) -> Result<Reader> {
+    /// Begins to read these strands of a table, one after the other. `table` is the one that was
+    /// read before.
+    pub fn begin(plan: &Plan, strands: &[Strand], table: Option<Identity>) -> Result<Reader> {
         let desk = Arc::new(Desk {
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -93,6 +98,8 @@ impl Reader {
             connection: Connection::new(plan.address.server()?)?,
             plan: plan.clone(),
             is_fresh: strands.iter().all(|strand| strand.after.is_none()),
+            table,
+            is_checked: vec![false; strands.len()],
             strands: strands.to_vec(),
             desk: Arc::clone(&desk),
         };
@@ -134,6 +141,10 @@ impl Drop for Reader {
 struct Task {
     plan: Plan,
     strands: Vec<Strand>,
+    /// The table that was read last.
+    table: Option<Identity>,
+    /// Of each strand, whether its position has been compared with the table.
+    is_checked: Vec<bool>,
     /// Nothing was read before.
     is_fresh: bool,
     desk: Arc<Desk>,
@@ -148,12 +159,17 @@ impl Task {
                 return;
             }
             let news = match self.next_page(at) {
-                Ok(page) if page.is_empty() => {
+                Ok(page) if page.rows.is_empty() => {
                     at += 1;
                     News::End(at - 1)
                 }
                 Ok(page) => {
-                    self.strands[at].after = page.last().map(|row| row.key.clone());
+                    if let Some(last) = page.rows.last() {
+                        let json = last.json.as_deref().unwrap_or_default();
+                        self.strands[at].after = Some(last.key.clone());
+                        self.strands[at].row = Some(digest(json));
+                        self.is_checked[at] = true;
+                    }
                     News::Page(at, page)
                 }
                 Err(Trouble::Passing(_)) => {
@@ -177,19 +193,58 @@ impl Task {
         }
     }
 
-    fn next_page(&mut self, at: usize) -> std::result::Result<Vec<Read>, Trouble> {
+    fn next_page(&mut self, at: usize) -> std::result::Result<Page, Trouble> {
         let (plan, strand, is_fresh) = (&self.plan, &self.strands[at], self.is_fresh);
         if strand.is_done {
-            return Ok(Vec::new());
+            return Ok(Page::default());
         }
-        self.connection.attempt(
-            async |client: &mut Client| Pages::prepare(client, plan, is_fresh).await,
-            async |client: &mut Client, pages: &mut Pages| pages.next(client, plan, strand).await,
-        )
+        let (table, is_checked) = (self.table, self.is_checked[at]);
+        let (page, now, notice) = self.connection.attempt(
+            async |session: &mut Session| Pages::prepare(session, plan, is_fresh).await,
+            async |session: &mut Session, pages: &mut Pages| {
+                let (mut now, mut notice) = (table, None);
+                if !is_checked {
+                    (now, notice) = compare(session, pages, plan, strand, now).await?;
+                }
+                let page = pages.next(session, plan, strand).await?;
+                if now.is_some() && page.identity.is_some() && page.identity != now {
+                    let compared = compare(session, pages, plan, strand, now).await?;
+                    notice = notice.or(compared.1);
+                }
+                Ok((page, now, notice))
+            },
+        )?;
+        if let Some(why) = notice {
+            let what = format!("{} is not what was read before: {why}", self.plan.name);
+            self.connection
+                .say(&format!("{what}; reading goes on behind the last key"));
+        }
+        self.is_checked[at] = true;
+        self.table = page.identity.or(now);
+        Ok(page)
     }
 
     fn fail(&self, error: Error) {
-        self.desk.lock().failed = Some(error);
+        self.desk.lock().failed = Some(self.connection.placed(error));
         self.desk.changed.notify_all();
+    }
+}
+
+/// Compares a strand's position with the table. Returns the table, and what is wrong where the job
+/// is to go on all the same.
+async fn compare(
+    session: &mut Session,
+    pages: &Pages,
+    plan: &Plan,
+    strand: &Strand,
+    table: Option<Identity>,
+) -> std::result::Result<(Option<Identity>, Option<String>), Trouble> {
+    let (Some(key), Some(digest)) = (&strand.after, strand.row) else {
+        return Ok((table, None));
+    };
+    let (now, problem) = check(session, pages, table, Last { key, digest }).await?;
+    match (problem, plan.on_replaced) {
+        (Some(why), OnReplaced::Fail) => Err(Trouble::Final(replaced(plan, &why))),
+        (problem, _) => Ok((now.or(table), problem)),
     }
 }

@@ -9,6 +9,9 @@ use ardea_core::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::position::digest;
+use crate::relation::Identity;
+
 /// The name of the state.
 const STATE: &str = "keys";
 
@@ -25,14 +28,18 @@ pub(crate) struct Strand {
     pub until: Option<i64>,
     /// All of it has been delivered.
     pub is_done: bool,
+    /// The digest of the row that has been delivered last. `None` if the position is no row's, or
+    /// was kept by an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<u64>,
 }
 
 impl Strand {
-    /// The least whole number that may come next.
-    pub fn next(&self) -> Result<i64> {
+    /// Returns the least whole number that may come next; `None` behind the greatest.
+    pub fn next(&self) -> Result<Option<i64>> {
         match &self.after {
-            None => Ok(i64::MIN),
-            Some(after) => Ok(number(after)?.saturating_add(1)),
+            None => Ok(Some(i64::MIN)),
+            Some(after) => Ok(number(after)?.checked_add(1)),
         }
     }
 
@@ -56,9 +63,10 @@ pub(crate) fn block_of(key: i64, block: u32) -> i64 {
     key.div_euclid(i64::from(block))
 }
 
-/// The first key of a block.
-pub(crate) fn start_of(number: i64, block: u32) -> i64 {
-    number.saturating_mul(i64::from(block))
+/// Returns the first key behind the block of this one; `None` if it is the last block.
+fn end_of_block(key: i64, block: u32) -> Option<i64> {
+    let next = i128::from(block_of(key, block)) + 1;
+    i64::try_from(next * i128::from(block)).ok()
 }
 
 /// What an instance hands over.
@@ -69,6 +77,9 @@ struct Kept {
     own: Strand,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     left: Vec<Strand>,
+    /// The table that was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    table: Option<Identity>,
 }
 
 /// What an instance reads, in this order: what others have left, then its own share.
@@ -77,6 +88,9 @@ pub(crate) struct Strands {
     instance: Instance,
     block: u32,
     strands: Vec<Strand>,
+    /// The row that has been delivered last, and its strand.
+    last: Option<(usize, Vec<u8>)>,
+    table: Option<Identity>,
     draft: CutDraft,
     restored: Siblings<Kept>,
 }
@@ -87,6 +101,8 @@ impl Strands {
             strands: vec![share(instance, None)],
             instance,
             block,
+            last: None,
+            table: None,
             draft: CutDraft::default(),
             restored: Siblings::default(),
         }
@@ -96,9 +112,29 @@ impl Strands {
         &self.strands
     }
 
-    /// A row has been delivered.
-    pub fn deliver(&mut self, strand: usize, key: String) {
+    /// The table that was read.
+    pub fn table(&self) -> Option<Identity> {
+        self.table
+    }
+
+    /// Notes the table that rows come from.
+    pub fn note_table(&mut self, table: Option<Identity>) {
+        self.table = table.or(self.table);
+    }
+
+    /// Notes that a row has been delivered. `json` is empty if the server could not make it.
+    pub fn deliver(&mut self, strand: usize, key: String, json: Vec<u8>) {
+        if self.last.as_ref().is_some_and(|(of, _)| *of != strand) {
+            self.digest_last();
+        }
         self.strands[strand].after = Some(key);
+        self.last = Some((strand, json));
+    }
+
+    fn digest_last(&mut self) {
+        if let Some((strand, json)) = self.last.take() {
+            self.strands[strand].row = Some(digest(&json));
+        }
     }
 
     /// All of a strand has been delivered.
@@ -111,6 +147,7 @@ impl Strands {
     }
 
     pub fn take_cut(&mut self) -> Result<()> {
+        self.digest_last();
         let left = self.strands.iter().rev().skip(1).rev();
         let kept = Kept {
             instances: self.instance.parallelism,
@@ -120,6 +157,7 @@ impl Strands {
                 None => share(self.instance, None),
             },
             left: left.filter(|strand| !strand.is_done).cloned().collect(),
+            table: self.table,
         };
         let chunk = self.draft.begin();
         put(chunk, STATE, (self.instance.index, &[]), &kept)
@@ -146,6 +184,7 @@ impl Strands {
         };
         let Instance { index, parallelism } = self.instance;
         let is_same = all.len() == parallelism as usize;
+        self.table = all.iter().find_map(|kept| kept.table);
         if let Some(kept) = all.iter().find(|kept| kept.block != self.block)
             && (!is_same || parallelism > 1)
         {
@@ -166,33 +205,46 @@ impl Strands {
         Ok(())
     }
 
-    /// Divides anew what so many instances have left that it is not this one alone.
+    /// Divides what another number of instances has left.
     fn divide(&self, all: Vec<Kept>) -> Result<Vec<Strand>> {
         let is_done = all.iter().all(|kept| kept.own.is_done);
-        // Up to here somebody has read; nobody has beyond.
-        let mut reached = None;
+        // No key from here on has been read.
+        let mut beyond = Beyond::Everything;
         for kept in &all {
-            if kept.own.after.is_some() {
-                let block = block_of(kept.own.next()?, self.block);
-                reached = reached.max(Some(start_of(block.saturating_add(1), self.block)));
+            if let Some(after) = &kept.own.after {
+                let end = end_of_block(number(after)?, self.block);
+                beyond = beyond.max(end.map_or(Beyond::Nothing, Beyond::From));
             }
         }
         let mut left = Vec::new();
         for kept in all {
             left.extend(kept.left);
-            if let (Some(reached), false) = (reached, kept.own.is_done) {
-                left.push(Strand {
-                    until: Some(reached),
-                    ..kept.own
-                });
+            let until = match beyond {
+                Beyond::Everything => continue,
+                Beyond::From(key) => Some(key),
+                Beyond::Nothing => None,
+            };
+            if !kept.own.is_done {
+                left.push(Strand { until, ..kept.own });
             }
         }
         let mine = (0u64..).zip(left);
         let mine = mine.filter(|(number, _)| self.instance.owns(*number));
-        let mut own = share(self.instance, reached);
-        own.is_done = is_done;
+        let mut own = match beyond {
+            Beyond::From(key) => share(self.instance, Some(key)),
+            Beyond::Everything | Beyond::Nothing => share(self.instance, None),
+        };
+        own.is_done = is_done || beyond == Beyond::Nothing;
         Ok(mine.map(|(_, strand)| strand).chain([own]).collect())
     }
+}
+
+/// The keys that no instance has begun to read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Beyond {
+    Everything,
+    From(i64),
+    Nothing,
 }
 
 /// The share of an instance of all keys, or of those from a whole number on.
@@ -203,6 +255,7 @@ fn share(instance: Instance, from: Option<i64>) -> Strand {
         after: from.map(|from| from.saturating_sub(1).to_string()),
         until: None,
         is_done: false,
+        row: None,
     }
 }
 
@@ -231,7 +284,7 @@ mod tests {
         };
         match strand.is_done {
             true => Vec::new(),
-            false => (strand.next().unwrap().max(-100)..100)
+            false => (strand.next().unwrap().unwrap().max(-100)..100)
                 .filter(is_its)
                 .collect(),
         }
@@ -245,7 +298,7 @@ mod tests {
                 let next = (0..strands.all().len())
                     .find_map(|n| keys(&strands.all()[n]).first().map(|key| (n, *key)));
                 if let Some((strand, key)) = next {
-                    strands.deliver(strand, key.to_string());
+                    strands.deliver(strand, key.to_string(), Vec::new());
                     read.push(key);
                 }
             }
@@ -305,8 +358,41 @@ mod tests {
     fn one_instance_reads_keys_of_any_type() {
         let mut all = instances(1);
         assert!(all[0].all()[0].is_everything());
-        all[0].deliver(0, "heron".into());
+        all[0].deliver(0, "heron".into(), Vec::new());
         let again = restored(&mut all, 1);
         assert_eq!(again[0].all()[0].after.as_deref(), Some("heron"));
+    }
+
+    #[test]
+    fn the_greatest_key_is_read_once_whatever_becomes_of_the_instances() {
+        let mut all = instances(2);
+        let owner = block_of(i64::MAX, BLOCK).rem_euclid(2) as usize;
+        all[owner].deliver(0, i64::MAX.to_string(), Vec::new());
+        for count in [3, 1] {
+            all = restored(&mut all, count);
+            for strand in all.iter().flat_map(Strands::all) {
+                let reads = strand.is_done || strand.next().unwrap().is_none();
+                let is_other = strand.of == 2 && strand.index != owner as u32;
+                assert!(reads || is_other, "{strand:?}");
+                assert_eq!(strand.until, None, "nothing lies beyond");
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_and_the_last_row_are_remembered() {
+        let mut all = instances(1);
+        let table = Some(Identity {
+            oid: 7,
+            file: Some(8),
+        });
+        all[0].note_table(table);
+        all[0].deliver(0, "5".into(), b"row".to_vec());
+        for count in [1, 2] {
+            let all = restored(&mut all, count);
+            assert_eq!(all[0].table(), table);
+            let rows: Vec<_> = all[0].all().iter().map(|strand| strand.row).collect();
+            assert!(rows.contains(&Some(digest(b"row"))), "{rows:?}");
+        }
     }
 }

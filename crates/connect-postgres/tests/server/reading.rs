@@ -12,13 +12,17 @@ use serde::Deserialize;
 use super::ground::{ask, own_server, shared_server, url};
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
-struct Order {
-    id: i64,
-    name: String,
-    price: Option<f64>,
+pub struct Order {
+    pub id: i64,
+    pub name: String,
+    pub price: Option<f64>,
 }
 
-fn create(url: &str, table: &str, count: u64) {
+pub fn several(instances: u32) -> Parallelism {
+    Parallelism::Exactly(NonZeroU32::new(instances).unwrap())
+}
+
+pub fn create(url: &str, table: &str, count: u64) {
     ask(
         url,
         &format!(
@@ -28,18 +32,18 @@ fn create(url: &str, table: &str, count: u64) {
     );
 }
 
-fn small<T: serde::de::DeserializeOwned + Send + 'static>(
+pub fn small<T: serde::de::DeserializeOwned + Send + 'static>(
     source: PostgresSource<T>,
 ) -> PostgresSource<T> {
     let number = |n| NonZeroU32::new(n).unwrap();
     source.page(number(30)).blocks_of(number(100))
 }
 
-fn supplier(source: PostgresSource<Order>) -> Arc<dyn ProcessorSupplier> {
+pub fn supplier(source: PostgresSource<Order>) -> Arc<dyn ProcessorSupplier> {
     source.build().into_parts().1
 }
 
-fn assert_each_once(mut orders: Vec<Order>, count: u64) {
+pub fn assert_each_once(mut orders: Vec<Order>, count: u64) {
     orders.sort_by_key(|order| order.id);
     let ids = orders.iter().map(|order| order.id);
     assert!(ids.eq((0..count as i64).map(|n| n * 7 - 300)));
