@@ -68,6 +68,22 @@ jars() {
     echo "$folder/jars"
 }
 
+# free_port PORT: prints a port behind this one at which nothing listens.
+free_port() {
+    local port=$1
+    while port=$((port + 1)) && (exec 3<>"/dev/tcp/$ADDRESS/$port") 2>/dev/null; do :; done
+    echo "$port"
+}
+
+# wait_for COMMAND...: runs a command until it succeeds, for a minute at most.
+wait_for() {
+    local end=$((SECONDS + 60))
+    until "$@" >/dev/null 2>&1; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.1
+    done
+}
+
 # What was started beside a server, the latest first.
 COMPANIONS=
 

@@ -5,9 +5,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Waker};
-use redis::{Client, RedisError};
 
+use crate::checks::Promise;
 use crate::commands::Commands;
+use crate::connected::Connector;
+use crate::place::Address;
 use crate::talker::Talker;
 use crate::transactions::Transaction;
 
@@ -25,6 +27,10 @@ pub(crate) struct Refused {
 pub(crate) struct State {
     pub(crate) waiting: Commands,
     pub(crate) transactions: VecDeque<Transaction>,
+    /// A connection is to be made, and the server to be checked.
+    pub(crate) wants_connection: bool,
+    /// The instance goes on from a snapshot.
+    pub(crate) is_restored: bool,
     /// The thread is sending, or waiting for answers.
     pub(crate) is_busy: bool,
     pub(crate) refused: Vec<Refused>,
@@ -34,7 +40,10 @@ pub(crate) struct State {
 
 impl State {
     fn is_done(&self) -> bool {
-        self.waiting.is_empty() && self.transactions.is_empty() && !self.is_busy
+        self.waiting.is_empty()
+            && self.transactions.is_empty()
+            && !self.wants_connection
+            && !self.is_busy
     }
 }
 
@@ -68,24 +77,18 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Begins to connect to the server at `url`, for an instance that is woken by `waker`.
-    pub fn open(url: &str, waker: Waker) -> Result<Link> {
-        let invalid = |error: RedisError| {
-            // The address may hold a password, which is nobody's business.
-            Error::new(
-                ErrorCode::InvalidConfig,
-                "the address of the Redis server makes no sense",
-            )
-            .because(error)
-            .hint("write it as redis://[user:password@]host[:port][/database]")
-        };
-        let client = Client::open(url).map_err(invalid)?;
+    /// Starts the thread, for an instance that is woken by `waker`.
+    ///
+    /// # Errors
+    /// Those of the address; `LimitReached` if there is no thread.
+    pub fn open(address: &Address, promise: Promise, waker: Waker) -> Result<Link> {
+        let connector = Connector::new(address.server()?, promise);
         let desk = Arc::new(Desk {
             state: Mutex::default(),
             changed: Condvar::new(),
             waker,
         });
-        let talker = Talker::new(client, Arc::clone(&desk));
+        let talker = Talker::new(connector, Arc::clone(&desk));
         std::thread::Builder::new()
             .name("redis-writer".to_string())
             .spawn(move || talker.run())
@@ -105,6 +108,17 @@ impl Link {
             Some(error) => Err(error),
             None => Ok(state.waiting.len() < FULL),
         }
+    }
+
+    /// Has a connection made before anything is sent.
+    pub fn connect(&self) {
+        self.desk.lock().wants_connection = true;
+        self.desk.changed.notify_all();
+    }
+
+    /// Notes that the instance goes on from a snapshot.
+    pub fn note_restored(&self) {
+        self.desk.lock().is_restored = true;
     }
 
     /// Brings commands, to be sent behind those that wait.

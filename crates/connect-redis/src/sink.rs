@@ -1,6 +1,7 @@
 //! The sink.
 
 use std::marker::PhantomData;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,11 @@ use ardea_core::{
     RecordGuard, RestoredState, Result, Sink, thread_cpu_time,
 };
 
+use crate::checks::Promise;
 use crate::commands::Commands;
 use crate::costs::SinkCosts;
 use crate::link::Link;
+use crate::place::Address;
 use crate::transactions::Transactions;
 
 /// The longest that a call waits before it looks at its job again.
@@ -20,16 +23,28 @@ const TURN: Duration = Duration::from_millis(100);
 /// For how many seconds the marker of an earlier life stays.
 const MARKER_SECONDS: u32 = 7 * 24 * 60 * 60;
 
-/// Sends the server at `url`, such as `"redis://localhost:6379/0"`, the commands that `commands` writes for each record.
+/// Sends the server at `url` the commands that `commands` writes for each record.
 ///
-/// It may write none, or several; those of one record may be carried out with those of others in between.
+/// | address | servers |
+/// |---|---|
+/// | `redis://user:password@host:6379/0` | one server, or a cluster that has this node |
+/// | `redis://host:7000,host:7001` | a cluster; nodes are tried in turn |
+/// | `redis+sentinel://user:password@host:26379,other/main/0` | the primary server that the sentinels name `main` |
+/// | `rediss://…`, `rediss+sentinel://…` | the same with TLS |
+///
+/// It may write none, or several; those of one record may be carried out with those of others in
+/// between.
 pub fn write<T, F>(url: impl Into<String>, commands: F) -> RedisSink<T, F>
 where
     T: Send + 'static,
     F: Fn(&T, &mut Commands) + Send + Sync + 'static,
 {
     RedisSink {
-        url: url.into(),
+        address: Address {
+            url: url.into(),
+            ..Address::default()
+        },
+        tag: None,
         parallelism: Parallelism::ONE,
         on_error: OnError::default(),
         repeats: Repeats::Unknown,
@@ -70,7 +85,8 @@ enum Repeats {
 /// Where they are carried out at once, a snapshot waits until all that came before it has been answered.
 #[derive(Debug)]
 pub struct RedisSink<T, F> {
-    url: String,
+    address: Address,
+    tag: Option<String>,
     parallelism: Parallelism,
     on_error: OnError,
     repeats: Repeats,
@@ -116,6 +132,35 @@ where
         self
     }
 
+    /// Says that all keys have this hash tag, as `{orders}:7` has `orders`, so that a cluster keeps
+    /// them in one slot. In a cluster a sink that works [exactly once](Self::exactly_once) needs
+    /// it, as a transaction is carried out by one node; a record with another key is dealt with as
+    /// one that the server refuses. It may not be changed in a job that goes on from a snapshot.
+    pub fn hash_tag(mut self, tag: impl Into<String>) -> Self {
+        self.tag = Some(tag.into());
+        self
+    }
+
+    /// Trusts servers with a certificate for their name that is signed by an authority of this PEM
+    /// file, where the address asks for TLS. Without it those of the system are trusted.
+    pub fn authority(mut self, file: impl Into<PathBuf>) -> Self {
+        self.address.authority = Some(file.into());
+        self
+    }
+
+    /// Shows servers that ask for one this certificate, with its key, from PEM files.
+    pub fn certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.address.certificate = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// Sets the password of the sentinels, and the user if they have several. Those in the address
+    /// are for the server itself.
+    pub fn sentinel_login(mut self, user: Option<&str>, password: impl Into<String>) -> Self {
+        self.address.sentinel_login = Some((user.map(str::to_string), password.into()));
+        self
+    }
+
     /// Sets how many bytes of commands an instance may hold in memory until their epochs are committed, where it works
     /// [exactly once](Self::exactly_once): 256 MiB by default. What is being carried out, or waits for a commit that is on its way, is waited for; where the epoch at hand alone is larger
     /// the job fails, and says so, rather than take all memory. Shorter epochs (`snapshots.every`) hold less.
@@ -133,7 +178,8 @@ where
     /// The sink, for a pipeline.
     pub fn build(self) -> Sink<T> {
         let RedisSink {
-            url,
+            address,
+            tag,
             parallelism,
             on_error,
             repeats,
@@ -150,7 +196,9 @@ where
         };
         let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
             Ok(Box::new(WriteP::<T, F> {
-                url: url.clone(),
+                address: address.clone(),
+                tag: tag.clone(),
+                has_begun: false,
                 write: Arc::clone(&write),
                 bad: BadRecords::new(on_error),
                 repeats,
@@ -181,7 +229,10 @@ where
 
 /// Makes commands of records, and gives them to the link.
 struct WriteP<T, F> {
-    url: String,
+    address: Address,
+    tag: Option<String>,
+    /// The connection has been asked for.
+    has_begun: bool,
     write: Arc<F>,
     bad: BadRecords,
     repeats: Repeats,
@@ -270,6 +321,14 @@ where
         Ok(Progress::done_if(is_done))
     }
 
+    /// Asks for a connection, which checks the server, unless that has been done.
+    fn begin(&mut self) {
+        if let (Some(link), false) = (&self.link, self.has_begun) {
+            link.connect();
+            self.has_begun = true;
+        }
+    }
+
     /// Sends what was gathered on, if nothing waits for an epoch.
     fn pass_on(&mut self) {
         match (&mut self.transactions, &self.link) {
@@ -287,15 +346,25 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
-        self.link = Some(Link::open(&self.url, context.waker.clone())?);
+        let mut promise = Promise::AtLeastOnce;
         if self.repeats == Repeats::Never && context.guarantee.keeps_state() {
-            let key = format!("ardea:{}:{}", context.job, context.vertex);
-            self.transactions = Some(Transactions::new(key, context.instance));
+            let tag = self.tag.clone().unwrap_or_default();
+            let key = match &self.tag {
+                Some(tag) => format!("ardea:{{{tag}}}:{}:{}", context.job, context.vertex),
+                None => format!("ardea:{}:{}", context.job, context.vertex),
+            };
+            promise = Promise::Once {
+                key: key.clone(),
+                tag: self.tag.clone(),
+            };
+            self.transactions = Some(Transactions::new(key, tag, context.instance));
         }
+        self.link = Some(Link::open(&self.address, promise, context.waker.clone())?);
         Ok(())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        self.begin();
         let now = self.bad.context().clock.now();
         let mut has_room = match &self.link {
             Some(link) => link.has_room(TURN)?,
@@ -329,6 +398,7 @@ where
     }
 
     fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
+        self.begin();
         match self.transactions {
             Some(_) => Ok(Progress::DONE),
             None => self.settle(),
@@ -368,6 +438,10 @@ where
     }
 
     fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let Some(link) = &self.link {
+            link.note_restored();
+        }
+        self.begin();
         if let (Some(transactions), Some(link)) = (&mut self.transactions, &self.link) {
             let due = transactions.resume(epoch);
             due.into_iter().for_each(|due| link.carry_out(due));

@@ -24,7 +24,8 @@ use ardea_core::{
 
 use crate::commands::Commands;
 
-/// The name of the state: of each life an entry without a value, and one for each part of its commands that have not been carried out.
+/// The name of the state: of each life an entry with the hash tag, and one for each part of its
+/// commands that have not been carried out.
 const STATE: &str = "transactions";
 /// With so many bytes a part is whole.
 const PART: usize = 32 << 10;
@@ -109,6 +110,8 @@ enum Said {
 pub(crate) struct Transactions {
     /// What the names of markers begin with.
     key: String,
+    /// The hash tag in it; empty if there is none.
+    tag: String,
     instance: Instance,
     life: Life,
     /// Of the epoch at hand: whole parts, and the one that is being filled.
@@ -128,9 +131,11 @@ pub(crate) struct Transactions {
 }
 
 impl Transactions {
-    pub(crate) fn new(key: String, instance: Instance) -> Self {
+    /// For an instance of a sink whose markers begin with `key`, which has this hash tag.
+    pub(crate) fn new(key: String, tag: String, instance: Instance) -> Self {
         Transactions {
             key,
+            tag,
             instance,
             life: Life::begin(instance.index),
             parts: Vec::new(),
@@ -235,7 +240,7 @@ impl Transactions {
         {
             match said {
                 Said::Gone => writer.remove(STATE, None, &key)?,
-                Said::Life => writer.set(STATE, None, &key, &[])?,
+                Said::Life => writer.set(STATE, None, &key, self.tag.as_bytes())?,
                 Said::Part(part) => {
                     let put_key = |out: &mut Vec<u8>| {
                         out.extend_from_slice(&key);
@@ -301,6 +306,9 @@ impl Transactions {
         }
         match part {
             None => {
+                if entry.value != self.tag.as_bytes() {
+                    return Err(self.retagged(entry.value));
+                }
                 self.gone.note(life.key());
                 self.before.push(life);
             }
@@ -310,6 +318,17 @@ impl Transactions {
             }
         }
         Ok(())
+    }
+
+    /// Describes a hash tag that is not the one of before: the markers that tell what has been
+    /// carried out would not be found.
+    fn retagged(&self, before: &[u8]) -> Error {
+        let what = format!(
+            "a sink whose hash tag was {:?} can't go on with {:?}",
+            String::from_utf8_lossy(before),
+            self.tag
+        );
+        Error::new(ErrorCode::InvalidJob, what).hint("leave `hash_tag` as it was")
     }
 
     /// All of the end of `epoch`, which is committed, has come back: what is to be carried out.
@@ -371,7 +390,7 @@ mod tests {
         instance: Instance,
         epoch: Epoch,
     ) -> (Transactions, Vec<Transaction>) {
-        let mut next = Transactions::new("key".into(), instance);
+        let mut next = Transactions::new("key".into(), String::new(), instance);
         let mut position = 0;
         for entry in RestoredState::new(chunk, &mut position, instance, usize::MAX) {
             next.restore(&entry).unwrap();
@@ -382,7 +401,7 @@ mod tests {
 
     #[test]
     fn commands_are_handed_out_when_their_epoch_is_committed_and_not_before() {
-        let mut transactions = Transactions::new("key".into(), Instance::ONLY);
+        let mut transactions = Transactions::new("key".into(), String::new(), Instance::ONLY);
         transactions.gather(&mut commands(1));
         written(&mut transactions, Cut::full(Epoch(1)));
         transactions.gather(&mut commands(2));
@@ -403,7 +422,7 @@ mod tests {
 
     #[test]
     fn what_is_held_is_bounded() {
-        let mut transactions = Transactions::new("key".into(), Instance::ONLY);
+        let mut transactions = Transactions::new("key".into(), String::new(), Instance::ONLY);
         let limit = 3 * PART;
         let fill = |transactions: &mut Transactions| {
             while transactions.has_room(limit, NOW).unwrap_or_default() {
@@ -423,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_commit_that_may_come_is_waited_for() {
-        let mut transactions = Transactions::new("key".into(), Instance::ONLY);
+        let mut transactions = Transactions::new("key".into(), String::new(), Instance::ONLY);
         let limit = 3 * PART;
         // Two epochs together are too much.
         transactions.gather(&mut commands(1));
@@ -450,7 +469,7 @@ mod tests {
 
     #[test]
     fn another_life_carries_out_what_is_left_under_the_same_marker() {
-        let mut first = Transactions::new("key".into(), Instance::ONLY);
+        let mut first = Transactions::new("key".into(), String::new(), Instance::ONLY);
         first.gather(&mut commands(1));
         let chunk = written(&mut first, Cut::full(Epoch(1)));
         let (own, _) = first.commit(Epoch(1));
@@ -476,7 +495,7 @@ mod tests {
                 index,
                 parallelism: 5,
             };
-            let mut transactions = Transactions::new("key".into(), instance);
+            let mut transactions = Transactions::new("key".into(), String::new(), instance);
             transactions.gather(&mut commands(index.into()));
             let own = written(&mut transactions, Cut::full(Epoch(9)));
             own.entries().for_each(|entry| chunk.push(entry).unwrap());
@@ -499,7 +518,7 @@ mod tests {
 
     #[test]
     fn large_epochs_are_several_parts_in_order() {
-        let mut first = Transactions::new("key".into(), Instance::ONLY);
+        let mut first = Transactions::new("key".into(), String::new(), Instance::ONLY);
         for n in 0..5_000 {
             first.gather(&mut commands(n));
         }

@@ -11,14 +11,23 @@ use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
 use ardea_state_manager::conformance::{Server, Skipped};
 
+mod cluster;
+mod encrypted;
 mod exactly_once;
+mod refused;
+mod sentinel;
 
 /// A server; `None`, and a word on the terminal, if there can't be one.
 fn own_server() -> Option<Server> {
-    match Server::start("redis.sh") {
+    started("redis.sh")
+}
+
+/// The server that a script starts.
+fn started(script: &str) -> Option<Server> {
+    match Server::start(script) {
         Ok(server) => Some(server),
         Err(Skipped(why)) => {
-            let _ = writeln!(std::io::stderr(), "SKIPPED tests of Redis: {why}");
+            let _ = writeln!(std::io::stderr(), "SKIPPED tests of {script}: {why}");
             None
         }
     }

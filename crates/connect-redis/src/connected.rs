@@ -1,0 +1,152 @@
+//! Connections that are made again, to a server that is checked before it is used.
+
+use ardea_core::{Error, ErrorCode};
+use redis::cluster_routing::Slot;
+use redis::{Client, Connection, ConnectionInfo, ErrorKind, RedisError};
+
+use crate::checks::{Promise, ServerInfo, is_replica, try_transaction};
+use crate::nodes::Nodes;
+use crate::place::{Place, Server, open};
+
+/// An open connection.
+pub(crate) enum Connected {
+    /// To one server.
+    One(Box<Connection>),
+    /// To the nodes of a cluster.
+    Cluster(Box<Nodes>),
+}
+
+/// Why there is no connection, or a command was not answered.
+pub(crate) enum Failure {
+    /// The server is away, or can't at the moment.
+    Away(RedisError),
+    /// Trying again is of no use.
+    Final(Error),
+}
+
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Self {
+        Failure::Away(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Final(error)
+    }
+}
+
+/// Makes connections.
+pub(crate) struct Connector {
+    server: Server,
+    promise: Promise,
+    /// The nodes that a cluster had when it was asked last.
+    known: Vec<Client>,
+    has_connected: bool,
+}
+
+impl Connector {
+    pub fn new(server: Server, promise: Promise) -> Self {
+        Connector {
+            server,
+            promise,
+            known: Vec::new(),
+            has_connected: false,
+        }
+    }
+
+    /// Returns the name of the server for messages.
+    pub fn name(&self) -> &str {
+        &self.server.name
+    }
+
+    /// Opens a connection, and finds out what is at its other end. Returns also warnings, the first
+    /// time.
+    ///
+    /// # Errors
+    /// Final if the server can't give what is promised. A replica is waited for if there was
+    /// another server before, or the job goes on from a snapshot: it may be about to take over.
+    pub fn connect(&mut self, is_restored: bool) -> Result<(Connected, Vec<String>), Failure> {
+        let (mut connection, like) = self.open()?;
+        let info = ServerInfo::ask(&mut connection)?;
+        let name = &self.server.name;
+        info.refuse(name, &self.promise)?;
+        let is_first = !self.has_connected;
+        let mut connected = match info.is_cluster() {
+            true => {
+                let nodes = Nodes::find(connection, like)?;
+                self.known = nodes.clients()?;
+                Connected::Cluster(Box::new(nodes))
+            }
+            false => {
+                if let Some(primary) = info.primary() {
+                    let is_named = matches!(self.server.place, Place::Servers(_));
+                    return Err(match is_first && !is_restored && is_named {
+                        true => is_replica(name, &primary).into(),
+                        false => still_replica(&primary).into(),
+                    });
+                }
+                Connected::One(Box::new(connection))
+            }
+        };
+        if let (Promise::Once { key, .. }, true) = (&self.promise, is_first) {
+            let tried = try_transaction(connected.of_key(key)?, key);
+            tried.map_err(|error| forbidden(name, error))?;
+        }
+        self.has_connected = true;
+        let warnings = if is_first {
+            info.warnings(&self.promise)
+        } else {
+            Vec::new()
+        };
+        Ok((connected, warnings))
+    }
+
+    fn open(&mut self) -> Result<(Connection, ConnectionInfo), RedisError> {
+        let mut opened = self.server.place.connect();
+        for client in &self.known {
+            if opened.is_ok() {
+                break;
+            }
+            if let Ok(other) = open(client) {
+                opened = Ok(other);
+            }
+        }
+        opened
+    }
+}
+
+impl Connected {
+    /// Returns the connection to the server that has a key.
+    pub fn of_key(&mut self, key: &str) -> Result<&mut Connection, RedisError> {
+        match self {
+            Connected::One(connection) => Ok(connection),
+            Connected::Cluster(nodes) => {
+                let name = nodes.node_of(Slot::for_key(key))?;
+                nodes.connection(&name)
+            }
+        }
+    }
+}
+
+fn still_replica(primary: &str) -> RedisError {
+    RedisError::from((
+        ErrorKind::Io,
+        "it is a replica at the moment",
+        format!("of {primary}"),
+    ))
+}
+
+/// Tells a missing permission from a server that went away.
+fn forbidden(server: &str, error: RedisError) -> Failure {
+    if error.code() != Some("NOPERM") {
+        return Failure::Away(error);
+    }
+    let what =
+        format!("the user may not do on the Redis server {server} what `exactly_once` needs");
+    Failure::Final(
+        Error::new(ErrorCode::InvalidJob, what)
+            .because(error)
+            .hint("allow it WATCH, UNWATCH, GET, SET, EXPIRE, MULTI, EXEC and DISCARD for keys that begin with ardea:"),
+    )
+}
