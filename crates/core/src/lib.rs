@@ -45,6 +45,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ahead_bound;
 mod time;
 mod watermark;
 
@@ -91,6 +92,7 @@ mod token;
 mod unseen;
 mod waker;
 
+pub use ahead_bound::{AheadBound, BadTime};
 pub use bad_records::BadRecords;
 pub use boundedness::{Bounded, Boundedness, Ends, Join, Unbounded};
 pub use chunk::{Chunk, Records};

@@ -15,7 +15,8 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Takes the event time from each record: from here on the stream can be windowed.
     ///
     /// `time` returns a [`Timestamp`](ardea_core::Timestamp), or an `Option` or `Result` of one; a record without a time becomes a
-    /// dead letter. `policy` says how far out of order records may be, and when a silent source stops holding back time.
+    /// dead letter, and so does one with a time [too far ahead](WatermarkPolicy::max_ahead). `policy` says how far out of order
+    /// records may be, and when a silent source stops holding back time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -57,10 +58,26 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         .retyped()
     }
 
-    /// Uses the event times that the source gave its records.
+    /// Uses the event times that the source gave its records. A record without one becomes a dead letter, and so does one with a
+    /// time [too far ahead](WatermarkPolicy::max_ahead).
     pub fn with_native_timestamps(self, policy: WatermarkPolicy) -> Stream<T, B, Timed> {
         self.follow::<T, _>("timestamps", move || NativeTimeP::<T>::new(policy))
             .retyped()
+    }
+
+    /// As [`with_native_timestamps`](Self::with_native_timestamps); `on_error` sets the fate of a record without a valid time.
+    pub fn with_native_timestamps_or(
+        self,
+        policy: WatermarkPolicy,
+        on_error: OnError,
+    ) -> Stream<T, B, Timed>
+    where
+        T: Debug,
+    {
+        self.follow::<T, _>("timestamps", move || {
+            NativeTimeP::<T>::new(policy).on_error(on_error, raw_of::<T>)
+        })
+        .retyped()
     }
 
     /// Trusts the source to give both the event times and the watermarks; nothing is added.

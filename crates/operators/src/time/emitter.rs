@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    Clock, CutWriter, InstanceContext, JobSignals, Marker, Ordinal, Outbox, Progress,
+    AheadBound, Clock, CutWriter, InstanceContext, JobSignals, Marker, Ordinal, Outbox, Progress,
     RestoredState, Result, StateShape, Timestamp, Waker, Watermark,
 };
 
@@ -55,6 +55,15 @@ impl WatermarkEmitter {
             // A source may be silent from the start: the first wake asks for the next.
             context.waker.wake();
         }
+    }
+
+    /// The bound on the event times of the records that come next.
+    pub(crate) fn bound(&self) -> AheadBound {
+        AheadBound::new(
+            self.policy.wanted_max_ahead(),
+            self.generator.highest(),
+            self.clock.clone(),
+        )
     }
 
     /// Records were passed on, `highest` being their latest event time; `held_up` if some had no room.

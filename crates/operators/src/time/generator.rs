@@ -61,6 +61,11 @@ impl WatermarkGenerator {
         [self.sent, self.known]
     }
 
+    /// The latest event time that the input had, as far as is known.
+    pub(crate) fn highest(&self) -> Timestamp {
+        self.policy.latest_of(self.known)
+    }
+
     /// Goes on from what another [remembered](Self::remembered). What that has promised is to be said once more.
     pub(crate) fn remember(&mut self, [sent, known]: [Watermark; 2]) -> Option<Watermark> {
         (self.sent, self.known) = (sent, known);

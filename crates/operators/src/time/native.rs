@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress,
     RestoredState, Result, StateShape, Timestamp, Watermark,
 };
 
-use crate::passing::{pass_front, passable};
+use crate::passing::{pass_front, passable, remove_at};
+use crate::record_errors::RecordErrors;
 use crate::time::WatermarkPolicy;
 use crate::time::emitter::WatermarkEmitter;
 
@@ -15,6 +16,9 @@ use crate::time::emitter::WatermarkEmitter;
 ///
 /// Reads the column of times only. Watermarks follow the [`WatermarkPolicy`], after each chunk; those that came from before
 /// are replaced, and a silent input is declared idle.
+///
+/// A record without an event time, or with one further ahead than the policy's [`max_ahead`](WatermarkPolicy::max_ahead), goes
+/// where the [`OnError`] policy says: to the dead letters unless set otherwise.
 ///
 /// ```
 /// use ardea_core::{Chunk, Inbox, Marker, Ordinal, Outbox, Processor, Rows, Timestamp, Watermark};
@@ -31,33 +35,67 @@ use crate::time::emitter::WatermarkEmitter;
 /// ```
 #[derive(Debug)]
 pub struct NativeTimeP<T> {
+    bad: RecordErrors<T>,
     emitter: WatermarkEmitter,
+    /// Indexes in the batch of the records without a valid time; empty between calls.
+    rejected: Vec<usize>,
     records: PhantomData<fn(T)>,
 }
 
 impl<T> NativeTimeP<T> {
-    /// Watermarks by `policy`.
+    /// Watermarks by `policy`; bad records become dead letters without bytes.
     pub fn new(policy: WatermarkPolicy) -> Self {
         NativeTimeP {
+            bad: RecordErrors::new(OnError::DeadLetter, |_| Vec::new()),
             emitter: WatermarkEmitter::new(policy),
+            rejected: Vec::new(),
             records: PhantomData,
         }
+    }
+
+    /// Sets the fate of a record without a valid time. `raw` makes the bytes that a dead letter keeps of it.
+    pub fn on_error(mut self, policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
+        self.bad = RecordErrors::new(policy, raw);
+        self
+    }
+}
+
+impl<T: Send + 'static> NativeTimeP<T> {
+    /// Notes those of the first `count` records that have no valid time, and returns the latest time of the others.
+    fn check(&mut self, input: Ordinal, inbox: &mut Inbox, count: usize) -> Result<Timestamp> {
+        let position = inbox.position();
+        let rows = inbox.rows::<T>()?;
+        let times = &rows.times()[..count];
+        let mut bound = self.emitter.bound();
+        // Two folds that nearly always decide for all records at once.
+        let earliest = times.iter().fold(Timestamp::MAX, |a, b| a.min(*b));
+        let latest = times.iter().fold(Timestamp::MIN, |a, b| a.max(*b));
+        if earliest > Timestamp::MIN && bound.holds(latest) {
+            return Ok(bound.highest().max(latest));
+        }
+        for (index, (time, record)) in times.iter().zip(rows.values()).enumerate() {
+            if let Err(reason) = bound.take(*time) {
+                let at = position + index as u64;
+                self.bad.handle(input, at, record, reason)?;
+                self.rejected.push(index);
+            }
+        }
+        Ok(bound.highest())
     }
 }
 
 impl<T: Send + 'static> Processor for NativeTimeP<T> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.bad.attach(context);
         self.emitter.attach(context);
         Ok(())
     }
 
-    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+    fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
-        let times = &inbox.rows::<T>()?.times()[..count];
-        let highest = times
-            .iter()
-            .fold(Timestamp::MIN, |highest, time| highest.max(*time));
-        pass_front::<T>(inbox, outbox, Ordinal::FIRST, count)?;
+        let highest = self.check(input, inbox, count)?;
+        let removed = remove_at::<T>(inbox, &mut self.rejected)?;
+        pass_front::<T>(inbox, outbox, Ordinal::FIRST, count - removed)?;
         self.emitter.after_chunk(highest, !inbox.is_empty(), outbox);
         Ok(())
     }
@@ -102,7 +140,9 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
 mod tests {
     use super::*;
     use crate::drive::{Drive, Seen, at};
+    use crate::record_errors::raw_of;
     use ardea_core::Marker;
+    use std::sync::Arc;
     use std::time::Duration;
 
     #[test]
@@ -115,6 +155,29 @@ mod tests {
                 .run::<i64>(&mut NativeTimeP::<i64>::new(policy));
             assert_eq!(seen.records(), records);
             seen.assert_in_time();
+        });
+    }
+
+    #[test]
+    fn records_without_a_valid_time_are_set_aside_and_move_no_watermark() {
+        Drive::every_schedule(|drive| {
+            let letters = Arc::clone(&drive.context.dead_letters);
+            let time = |n: i64| match n % 10 {
+                3 => Timestamp::MIN,
+                5 => Timestamp::MAX,
+                7 => Timestamp::LAST_EVENT,
+                _ => at(n),
+            };
+            let mut native = NativeTimeP::<i64>::new(WatermarkPolicy::in_order())
+                .on_error(OnError::DeadLetter, raw_of);
+            let records: Vec<_> = (0..20).map(|n| (n, time(n))).collect();
+            let seen = drive.records(records.clone()).run::<i64>(&mut native);
+            let valid = |record: &(i64, Timestamp)| record.1 == at(record.0);
+            let expected: Vec<_> = records.into_iter().filter(valid).collect();
+            assert_eq!(seen.records(), expected);
+            seen.assert_in_time();
+            let raw: Vec<_> = letters.sample().iter().map(|it| it.raw.clone()).collect();
+            assert_eq!(raw, [&b"3"[..], b"5", b"7", b"13", b"15", b"17"]);
         });
     }
 

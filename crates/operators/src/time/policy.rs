@@ -13,6 +13,9 @@ use ardea_core::{Timestamp, Watermark};
 ///   default) sends one after every chunk that advances time.
 /// * **Idle timeout.** A source that has been silent for so long (10 s unless told otherwise) stops holding back the
 ///   watermark of others, until it speaks again.
+/// * **Max ahead.** A record may be this far (a day unless set otherwise) ahead of both the latest event time before it and the
+///   wall clock. A record further ahead is set aside and does not move the watermark: a single wrong time would make all
+///   records after it late. Recordings of the past are never affected, whatever gaps they have.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,11 +29,15 @@ pub struct WatermarkPolicy {
     lag: Duration,
     stride: Duration,
     idle_timeout: Option<Duration>,
+    max_ahead: Option<Duration>,
 }
 
 impl WatermarkPolicy {
     /// How long a source may be silent before it is idle, unless told otherwise.
     pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// How far ahead a record may be, unless set otherwise: a day.
+    pub const MAX_AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// For records in the order of their event times.
     pub const fn in_order() -> Self {
@@ -43,6 +50,7 @@ impl WatermarkPolicy {
             lag,
             stride: Duration::ZERO,
             idle_timeout: Some(WatermarkPolicy::IDLE_TIMEOUT),
+            max_ahead: Some(WatermarkPolicy::MAX_AHEAD),
         }
     }
 
@@ -63,6 +71,28 @@ impl WatermarkPolicy {
         self.idle_timeout
     }
 
+    /// Sets how far ahead of both the latest event time before it and the wall clock a record may be; `None` sets no bound.
+    ///
+    /// `None` is for event times that lie in the future on purpose, such as those of a simulation or of a schedule, and for
+    /// machines whose clock is wrong.
+    pub const fn max_ahead(mut self, ahead: Option<Duration>) -> Self {
+        self.max_ahead = ahead;
+        self
+    }
+
+    /// How far ahead a record may be, if there is a bound.
+    pub const fn wanted_max_ahead(&self) -> Option<Duration> {
+        self.max_ahead
+    }
+
+    /// The latest event time seen so far if `known` is the watermark that it allows.
+    pub(crate) fn latest_of(&self, known: Watermark) -> Timestamp {
+        match known {
+            Watermark::NONE => Timestamp::MIN,
+            Watermark(time) => time + self.lag,
+        }
+    }
+
     /// The watermark when `highest` is the latest event time seen.
     ///
     /// Never [`Watermark::END`]: no event time, however far off, ends the stream.
@@ -80,7 +110,7 @@ impl WatermarkPolicy {
     }
 }
 
-/// In order, after every chunk, idle after ten seconds.
+/// In order, after every chunk, idle after ten seconds, records at most a day ahead.
 impl Default for WatermarkPolicy {
     fn default() -> Self {
         WatermarkPolicy::in_order()

@@ -16,8 +16,9 @@ use crate::time::{EventTime, WatermarkPolicy};
 
 /// Gives each record the event time `time(record)` and makes watermarks from these times.
 ///
-/// `time` returns a [`Timestamp`], an `Option` or a `Result` of one. A record without a valid time (an error, `None`, or one
-/// of the ends of time) goes where the [`OnError`] policy says: to the dead letters unless told otherwise.
+/// `time` returns a [`Timestamp`], an `Option` or a `Result` of one. A record without a valid time goes where the [`OnError`]
+/// policy says: to the dead letters unless told otherwise. No valid time is an error, `None`, one of the ends of time, or a time
+/// further ahead than the policy's [`max_ahead`](WatermarkPolicy::max_ahead).
 ///
 /// Watermarks follow the [`WatermarkPolicy`], after each chunk; those that came from before are replaced. A silent input is
 /// declared idle. Works in place: the column of times is rewritten and the chunk handed on.
@@ -84,32 +85,26 @@ where
     fn stamp(&mut self, input: Ordinal, inbox: &mut Inbox, count: usize) -> Result<Timestamp> {
         let position = inbox.position();
         let (records, times) = inbox.rows::<T>()?.values_and_times_mut();
-        let mut highest = Timestamp::MIN;
+        let mut bound = self.emitter.bound();
         let mut guard = RecordGuard::new();
         for (index, (record, time)) in records.iter().zip(times).take(count).enumerate() {
+            let (bad, at) = (&self.bad, position + index as u64);
             match (self.time)(record).event_time() {
-                Ok(stamp) if stamp.is_event_time() => {
-                    *time = stamp;
-                    highest = highest.max(stamp);
-                }
-                Ok(_) => {
-                    self.bad.handle(
-                        input,
-                        position + index as u64,
-                        record,
-                        "its event time is out of range",
-                    )?;
-                    self.rejected.push(index);
-                }
+                Ok(stamp) => match bound.take(stamp) {
+                    Ok(()) => *time = stamp,
+                    Err(reason) => {
+                        bad.handle(input, at, record, reason)?;
+                        self.rejected.push(index);
+                    }
+                },
                 Err(reason) => {
-                    self.bad
-                        .handle(input, position + index as u64, record, reason)?;
+                    bad.handle(input, at, record, reason)?;
                     self.rejected.push(index);
                 }
             }
             guard.advance();
         }
-        Ok(highest)
+        Ok(bound.highest())
     }
 }
 
@@ -229,6 +224,30 @@ mod tests {
                 [&b"0"[..], b"5", b"10", b"15"]
             );
         });
+    }
+
+    #[test]
+    fn a_record_far_ahead_is_set_aside_and_makes_no_other_late() {
+        let time = |n: &i64| {
+            if *n == 2 {
+                at(i64::MAX / 4_000_000)
+            } else {
+                at(*n)
+            }
+        };
+        Drive::every_schedule(|drive| {
+            let mut stamp = StampP::new(Arc::new(time), in_order());
+            let letters = Arc::clone(&drive.context.dead_letters);
+            let seen = drive.records(untimed(0..6i64)).run::<i64>(&mut stamp);
+            let expected: Vec<_> = (0..6).filter(|n| *n != 2).map(|n| (n, at(n))).collect();
+            assert_eq!(seen.records(), expected);
+            seen.assert_in_time();
+            assert_eq!(letters.sample().len(), 1);
+        });
+        let without = in_order().max_ahead(None);
+        let drive = Drive::default().records(untimed(0..6i64));
+        let seen = drive.run::<i64>(&mut StampP::new(Arc::new(time), without));
+        assert_eq!(seen.records().len(), 6);
     }
 
     #[test]

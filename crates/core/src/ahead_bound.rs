@@ -1,0 +1,228 @@
+//! The bound on how far a single record may move event time.
+
+use std::fmt::{self, Display};
+use std::time::Duration;
+
+use crate::{Clock, Timestamp};
+
+/// Tells event times that are too far ahead from others, and those that are none.
+///
+/// A record may be ahead of both the latest event time before it and the wall clock by this much. The check of a record is one
+/// comparison with a limit that only rises; the clock is read when a record exceeds that limit.
+///
+/// ```
+/// use std::time::Duration;
+/// use ardea_core::{AheadBound, Clock, Timestamp};
+///
+/// let mut bound = AheadBound::new(Some(Duration::from_secs(60)), Timestamp::MIN, Clock::system());
+/// assert!(bound.take(Timestamp::from_secs(1_700_000_000)).is_ok());
+/// assert!(bound.take(Timestamp::from_secs(99_000_000_000)).is_err());
+/// assert_eq!(bound.highest(), Timestamp::from_secs(1_700_000_000));
+/// ```
+#[derive(Clone, Debug)]
+pub struct AheadBound {
+    ahead: Option<Duration>,
+    /// Event times up to this are within the bound.
+    limit: Timestamp,
+    /// The latest event time within the bound.
+    highest: Timestamp,
+    clock: Clock,
+}
+
+/// The reason why a time is no event time, or is not taken for one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BadTime {
+    /// There is none.
+    Missing,
+    /// It is after all event times.
+    OutOfRange,
+    /// It is further ahead than the bound allows.
+    TooFarAhead {
+        /// The time of the record.
+        time: Timestamp,
+        /// The bound.
+        ahead: Duration,
+        /// The latest event time before it; the start of all time if there is none.
+        highest: Timestamp,
+        /// The wall clock.
+        wall: Timestamp,
+    },
+}
+
+impl AheadBound {
+    /// A bound behind a record at `highest`, which is the start of all time if there was none. `None` bounds nothing.
+    pub fn new(ahead: Option<Duration>, highest: Timestamp, clock: Clock) -> Self {
+        AheadBound {
+            ahead,
+            limit: match ahead {
+                Some(ahead) if highest != Timestamp::MIN => highest + ahead,
+                Some(_) => Timestamp::MIN,
+                None => Timestamp::LAST_EVENT,
+            },
+            highest,
+            clock,
+        }
+    }
+
+    /// Takes the time of a record.
+    ///
+    /// # Errors
+    /// The reason why the record is to be set aside.
+    #[inline]
+    pub fn take(&mut self, time: Timestamp) -> Result<(), BadTime> {
+        if time > self.limit || time == Timestamp::MIN {
+            self.take_beyond(time)?;
+        }
+        self.highest = self.highest.max(time);
+        Ok(())
+    }
+
+    /// Whether `time` and all times before it are within the bound, as far as is known without the clock.
+    #[inline]
+    pub fn holds(&self, time: Timestamp) -> bool {
+        time <= self.limit
+    }
+
+    /// Raises the limit to what it is by now, and looks whether the time is still beyond it.
+    #[cold]
+    fn take_beyond(&mut self, time: Timestamp) -> Result<(), BadTime> {
+        match time {
+            Timestamp::MIN => return Err(BadTime::Missing),
+            Timestamp::MAX => return Err(BadTime::OutOfRange),
+            _ => {}
+        }
+        let Some(ahead) = self.ahead else {
+            return Ok(());
+        };
+        let wall = self.clock.wall();
+        self.limit = self.highest.max(wall) + ahead;
+        match time > self.limit {
+            false => Ok(()),
+            true => Err(BadTime::TooFarAhead {
+                time,
+                ahead,
+                highest: self.highest,
+                wall,
+            }),
+        }
+    }
+
+    /// The latest event time within the bound.
+    pub fn highest(&self) -> Timestamp {
+        self.highest
+    }
+}
+
+impl Display for BadTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadTime::Missing => f.write_str("it has no event time"),
+            BadTime::OutOfRange => f.write_str("its event time is out of range"),
+            BadTime::TooFarAhead {
+                time,
+                ahead,
+                highest,
+                wall,
+            } => {
+                write!(
+                    f,
+                    "its event time {time} is more than {ahead:?} ahead of the clock, which says {wall}"
+                )?;
+                match *highest {
+                    Timestamp::MIN => {}
+                    highest => write!(f, ", and of the latest event time before it, {highest}")?,
+                }
+                f.write_str("; the bound is WatermarkPolicy::max_ahead")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ManualClock;
+    use proptest::prelude::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_secs(secs)
+    }
+
+    /// A bound of an hour, and a clock that says ten hours.
+    fn hour() -> (AheadBound, ManualClock) {
+        let hand = ManualClock::new();
+        hand.advance(10 * HOUR);
+        let bound = AheadBound::new(Some(HOUR), Timestamp::MIN, hand.clock());
+        (bound, hand)
+    }
+
+    #[test]
+    fn a_recording_of_the_past_may_have_any_gaps() {
+        let (mut bound, _) = hour();
+        for time in [-1_000_000_000, -5, 3, 36_000, 39_600] {
+            assert_eq!(bound.take(at(time)), Ok(()), "{time}");
+        }
+    }
+
+    #[test]
+    fn a_first_record_is_compared_with_the_clock_and_others_also_with_the_latest_before() {
+        let (mut bound, hand) = hour();
+        assert!(bound.take(at(39_601)).is_err());
+        assert_eq!(bound.take(at(39_600)), Ok(()));
+        assert_eq!(
+            bound.take(at(43_200)),
+            Ok(()),
+            "an hour after the one before"
+        );
+        assert!(bound.take(at(46_801)).is_err());
+        hand.advance(4 * HOUR);
+        assert_eq!(bound.take(at(46_801)), Ok(()), "the clock has gone on");
+    }
+
+    #[test]
+    fn a_refused_time_says_what_it_was_compared_with() {
+        let (mut bound, _) = hour();
+        bound.take(at(1)).unwrap();
+        let text = bound.take(Timestamp::LAST_EVENT).unwrap_err().to_string();
+        for part in [
+            "3600s",
+            "1970-01-01T10:00:00Z",
+            "1970-01-01T00:00:01Z",
+            "max_ahead",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(bound.highest(), at(1));
+    }
+
+    #[test]
+    fn without_a_bound_only_the_ends_of_time_are_refused() {
+        let mut bound = AheadBound::new(None, Timestamp::MIN, ManualClock::new().clock());
+        assert_eq!(bound.take(Timestamp::LAST_EVENT), Ok(()));
+        assert_eq!(bound.take(Timestamp::FIRST_EVENT), Ok(()));
+        assert_eq!(bound.take(Timestamp::MAX), Err(BadTime::OutOfRange));
+        assert_eq!(bound.take(Timestamp::MIN), Err(BadTime::Missing));
+    }
+
+    proptest! {
+        #[test]
+        fn the_limit_that_is_kept_decides_as_one_computed_for_each_record(
+            steps in prop::collection::vec((prop_oneof![any::<i64>(), -9_999i64..99_999], 0u64..9_999), 0..40),
+        ) {
+            let (mut bound, hand) = hour();
+            let mut highest = Timestamp::MIN;
+            for (time, passed) in steps {
+                hand.advance(Duration::from_secs(passed));
+                let time = at(time);
+                let limit = highest.max(hand.clock().wall()) + HOUR;
+                let is_within = time.is_event_time() && time <= limit;
+                prop_assert_eq!(bound.take(time).is_ok(), is_within);
+                if is_within {
+                    highest = highest.max(time);
+                }
+            }
+        }
+    }
+}
