@@ -85,8 +85,8 @@ pub mod prelude {
     pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig, StatePlace};
     pub use ardea_pipeline::{
         Collected, EarlyFiring, Either, Exchange, Firing, JoinInterval, Kept, KeyedContext,
-        KeyedStream, Local, Pipeline, Stream, Timed, Trigger, Untimed, WatermarkPolicy, Window,
-        WindowResult, WindowedStream,
+        KeyedStream, Local, Pipeline, Stream, Timed, Trigger, Untimed, WatermarkPolicy, Weekday,
+        Window, WindowChange, WindowResult, WindowedStream,
     };
     pub use ardea_recovery::{Survival, SurvivalEnd, Survive, Survived};
 }

@@ -38,7 +38,7 @@ pub(crate) use changes::Changes;
 pub(crate) use cold_entry::{Due, Dues};
 pub(crate) use cut_log::{CutAt, CutLog};
 pub(crate) use kept::{
-    KeptPart, Rest, cut_short, put_part, put_time, twice, unless_kept, write_removed,
+    KeptPart, Rest, cut_short, put_part, put_time, put_times, twice, unless_kept, write_removed,
 };
 pub(crate) use stamps::{Fresh, Stamps, Sweep, Touch};
 pub(crate) use states::{KeyedStates, PLACES_PER_CALL, STATE};

@@ -85,6 +85,7 @@ pub use stateless::{
 };
 pub use time::{ArrivalTimeP, EventTime, NativeTimeP, ReplayP, StampP, WatermarkPolicy};
 pub use window::{
-    Decision, EarlyFiring, Firing, NoEarly, SessionSpec, SessionWindowP, SliceCombineP,
-    SlidingWindowP, Trigger, WindowResult, WindowSpec,
+    CalendarUnit, Decision, EarlyFiring, EmitChanges, EmitResults, Firing, NoEarly, SessionOutput,
+    SessionSpec, SessionWindowP, SliceCombineP, SlidingWindowP, Trigger, Weekday, WindowChange,
+    WindowResult, WindowSpec, ZoneName,
 };

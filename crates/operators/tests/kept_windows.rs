@@ -26,7 +26,6 @@ use unpacked::unpacked;
 const CANCELLATIONS: usize = 2;
 
 type Pair = (u8, i64);
-type Windows<R> = Vec<(WindowResult<u8, R>, Timestamp)>;
 
 fn at(n: i64) -> Timestamp {
     Timestamp::from_secs(n)
@@ -113,7 +112,16 @@ where
     P: Processor + 'static,
     R: PartialEq + Debug + Clone + Send + 'static,
 {
-    let (results, late): (Windows<R>, u64) = expected(make());
+    survives_with::<P, WindowResult<u8, R>>(make);
+}
+
+/// As [`survives`], for a processor that emits records of any type.
+fn survives_with<P, U>(make: impl Fn() -> P + Clone + 'static)
+where
+    P: Processor + 'static,
+    U: PartialEq + Debug + Clone + Send + 'static,
+{
+    let (results, late): (Vec<(U, Timestamp)>, u64) = expected(make());
     assert!(results.len() > 10, "{}", results.len());
     let report = ProcessorTest::new(make)
         .keyed_input(input(), key)
@@ -187,11 +195,48 @@ fn early_results_come_at_the_same_times_of_day() {
 }
 
 #[test]
+fn days_of_a_time_zone_go_on_over_the_change_to_summer_time() {
+    // From the 29th of March 2024 in Berlin, five hours apart.
+    let at = |n: i64| Timestamp::from_secs(1_711_666_800 + n * 5 * 3600);
+    let records = move |from: i64, to: i64| (from..to).map(move |n| (((n % 3) as u8, n), at(n)));
+    for lateness in [0, 90_000] {
+        let spec = WindowSpec::calendar(CalendarUnit::Day, "Europe/Berlin").unwrap();
+        let spec = spec.allowed_lateness(secs(lateness));
+        let make = move || SlidingWindowP::new(spec, counts()).kept_as(json(), json());
+        let mut whole = Harness::new(make(), 1, 1);
+        for (from, to) in [(0, 9), (9, 14), (14, 30)] {
+            whole.push_all(0, records(from, to));
+            whole.read(0).unwrap();
+            whole.watermark(at(to - 1)).unwrap();
+        }
+        whole.watermark(Timestamp::MAX).unwrap();
+        let results = whole.take::<WindowResult<u8, u64>>(0);
+        let hours = |r: &WindowResult<u8, u64>| r.end.since(r.start).as_secs() / 3600;
+        assert!(results.iter().any(|(result, _)| hours(result) == 23));
+        let input = TestInput::new().records(records(0, 9)).watermark(at(8));
+        let input = input.epoch_end().records(records(9, 14)).watermark(at(13));
+        let input = input.epoch_end().records(records(14, 30)).watermark(at(29));
+        let report = ProcessorTest::new(make)
+            .keyed_input(input, key)
+            .output(Expected::timed_unordered(results))
+            .survives()
+            .cancellations(CANCELLATIONS)
+            .run();
+        assert!(report.survived > 50, "{}", report.survived);
+    }
+}
+
+#[test]
 fn sessions_go_on() {
     for lateness in [0, 9] {
         let spec = SessionSpec::gap(secs(4)).unwrap();
         let spec = spec.allowed_lateness(secs(lateness));
         survives::<_, u64>(move || SessionWindowP::new(spec, counts()).kept_as(json()));
+        survives_with::<_, WindowChange<u8, u64>>(move || {
+            SessionWindowP::new(spec, counts())
+                .changes()
+                .kept_as(json())
+        });
     }
 }
 

@@ -11,7 +11,8 @@ use crate::keyed::{Fed, KeyedStream, group, meet};
 use crate::pipeline::Pipeline;
 use crate::step::Lower;
 use crate::stream::{Stream, Timed};
-use crate::window::{Window, WindowedStream, one_stage};
+use crate::window::{Emits, WindowedStream, one_stage};
+use crate::window_kind::Window;
 
 /// Streams over the same windows, one result a key and window.
 fn over_windows<F, B>(
@@ -29,7 +30,7 @@ where
     let lower: Lower = Box::new(move |lowering, name, inputs| {
         let spec = window.check().map_err(|error| error.in_vertex(name, 0))?;
         let inputs = inputs.iter().copied().zip(ways.iter().cloned());
-        let mut ports = one_stage(lowering, name, inputs, spec, &fold);
+        let mut ports = one_stage(lowering, name, inputs, (spec, Emits::Results), &fold);
         // Late records of several types can't be one stream; they are counted.
         ports.truncate(1);
         Ok(ports)

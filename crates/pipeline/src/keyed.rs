@@ -13,7 +13,8 @@ use crate::pipeline::Pipeline;
 use crate::state::kept_as;
 use crate::step::{Lower, StepOutput, Way};
 use crate::stream::{HasEventTime, Stream};
-use crate::window::{Window, WindowedStream};
+use crate::window::WindowedStream;
+use crate::window_kind::Window;
 
 /// A stream grouped by a key: what follows sees all records of one key in one place, and keeps state for each.
 ///

@@ -53,6 +53,7 @@ mod co_window;
 mod keyed;
 mod state;
 mod window;
+mod window_kind;
 
 mod join;
 
@@ -62,10 +63,12 @@ mod step;
 
 pub use ardea_codec::{Exchange, Kept, Local};
 pub use ardea_operators::{
-    EarlyFiring, Either, Firing, JoinInterval, KeyedContext, Trigger, WatermarkPolicy, WindowResult,
+    EarlyFiring, Either, Firing, JoinInterval, KeyedContext, Trigger, WatermarkPolicy, Weekday,
+    WindowChange, WindowResult,
 };
 pub use collected::Collected;
 pub use keyed::KeyedStream;
 pub use pipeline::Pipeline;
 pub use stream::{HasEventTime, Stream, Timed, Untimed};
-pub use window::{Window, WindowedStream};
+pub use window::WindowedStream;
+pub use window_kind::Window;

@@ -15,7 +15,8 @@ use ardea_operators::{FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, Mer
 use crate::keyed::KeyedStream;
 use crate::pipeline::Pipeline;
 use crate::step::{End, Lower, StepName, StepOutput, Way};
-use crate::window::{Window, WindowedStream};
+use crate::window::WindowedStream;
+use crate::window_kind::Window;
 
 /// The records of a stream have an event time: it can be windowed.
 #[derive(Clone, Copy, Debug)]

@@ -1,98 +1,30 @@
 //! Windows of event time over a grouped stream.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ardea_aggregate::Aggregate;
 use ardea_codec::Kept;
 use ardea_core::{
-    Boundedness, Error, ErrorCode, Key, Ordinal, ProcessorSupplier, Result, Routing, supplier,
+    Boundedness, Error, ErrorCode, Key, Ordinal, ProcessorSupplier, Routing, supplier,
 };
 use ardea_operators::{
     FoldOne, FoldPartials, KeyedFold, NoEarly, Partial, SessionSpec, SessionWindowP, SliceCombineP,
-    SlidingWindowP, Trigger, WindowResult, WindowSpec,
+    SlidingWindowP, Trigger, WindowChange, WindowResult, WindowSpec,
 };
 
 use crate::keyed::KeyedStream;
 use crate::state::kept_as;
 use crate::step::{Lower, Lowering, Port, Way};
 use crate::stream::{Stream, Timed};
+use crate::window_kind::{Checked, Window};
 
-/// How event time is cut into windows. Checked when the pipeline is compiled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Window {
-    shape: Shape,
-    offset: Duration,
-    lateness: Duration,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Shape {
-    Sliding { length: Duration, slide: Duration },
-    Session { gap: Duration },
-}
-
-/// The window that a step was told to use, checked.
+/// The records that session windows emit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Checked {
-    Sliding(WindowSpec),
-    Session(SessionSpec),
-}
-
-impl Window {
-    /// Windows of `length`, one after the other, aligned to the Unix epoch.
-    pub const fn tumbling(length: Duration) -> Window {
-        Window::sliding(length, length)
-    }
-
-    /// Windows of `length`, one starting every `slide`, aligned to the Unix epoch. The length has to be a multiple of the slide.
-    pub const fn sliding(length: Duration, slide: Duration) -> Window {
-        Window {
-            shape: Shape::Sliding { length, slide },
-            offset: Duration::ZERO,
-            lateness: Duration::ZERO,
-        }
-    }
-
-    /// Windows that last as long as a key's records come, and end when none has come for `gap`.
-    pub const fn session(gap: Duration) -> Window {
-        Window {
-            shape: Shape::Session { gap },
-            offset: Duration::ZERO,
-            lateness: Duration::ZERO,
-        }
-    }
-
-    /// Moves tumbling and sliding windows by `offset`: days that start at 06:00 UTC have an offset of six hours.
-    pub const fn offset(mut self, offset: Duration) -> Window {
-        self.offset = offset;
-        self
-    }
-
-    /// Takes records for closed windows up to `lateness` after their end, and corrects the results
-    /// ([`Firing::Update`](ardea_operators::Firing::Update)).
-    pub const fn allowed_lateness(mut self, lateness: Duration) -> Window {
-        self.lateness = lateness;
-        self
-    }
-
-    pub(crate) fn check(self) -> Result<Checked> {
-        Ok(match self.shape {
-            Shape::Sliding { length, slide } => Checked::Sliding(
-                WindowSpec::sliding(length, slide)?
-                    .offset(self.offset)
-                    .allowed_lateness(self.lateness),
-            ),
-            Shape::Session { gap } => {
-                Checked::Session(SessionSpec::gap(gap)?.allowed_lateness(self.lateness))
-            }
-        })
-    }
-
-    /// Whether partial results of several first stages may be combined: corrections need the records in one place.
-    fn allows_two_stages(self) -> bool {
-        self.lateness.is_zero() && matches!(self.shape, Shape::Sliding { .. })
-    }
+pub(crate) enum Emits {
+    /// Results.
+    Results,
+    /// Changes to a table of results.
+    Changes,
 }
 
 /// A grouped stream cut into windows.
@@ -188,6 +120,80 @@ where
         A: Aggregate<T, Acc: Kept>,
         G: Trigger<T, State: Kept>,
     {
+        self.lowered(name, aggregate, Emits::Results)
+    }
+
+    /// Results as changes to a table by key and window, and the late records as a stream of their own.
+    ///
+    /// Where sessions are corrected, a result may take the place of several: each of those is deleted by name before it. For
+    /// all other windows every result is an upsert, as early results and corrections have the key and window of the result
+    /// that takes their place.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use std::time::Duration;
+    /// use ardea_aggregate::count;
+    /// use ardea_connect::collections::items;
+    /// use ardea_core::Timestamp;
+    /// use ardea_pipeline::{Pipeline, WatermarkPolicy, Window, WindowChange};
+    ///
+    /// let p = Pipeline::new("visits");
+    /// let gap = Duration::from_secs(5);
+    /// let (changes, _) = p
+    ///     .read_from(items(vec![("ann", 1), ("ann", 9), ("bob", 20), ("ann", 5)]))
+    ///     .with_timestamps(|(_, at)| Timestamp::from_secs(*at), WatermarkPolicy::in_order())
+    ///     .key_by(|(name, _)| *name)
+    ///     .window(Window::session(gap).allowed_lateness(Duration::from_secs(60)))
+    ///     .changes_and_late("visits", count());
+    /// let changes = changes.collect();
+    /// p.run().unwrap();
+    /// let mut table = BTreeMap::new();
+    /// for change in changes.take() {
+    ///     let row = (*change.key(), change.start().as_millis() / 1000);
+    ///     match change {
+    ///         WindowChange::Upsert(result) => table.insert(row, result.value),
+    ///         WindowChange::Delete { .. } => table.remove(&row),
+    ///     };
+    /// }
+    /// assert_eq!(table.into_iter().collect::<Vec<_>>(), [(("ann", 1), 3), (("bob", 20), 1)]);
+    /// ```
+    #[expect(
+        clippy::type_complexity,
+        reason = "what a change is made of is what its reader wants to see"
+    )]
+    pub fn changes_and_late<A>(
+        self,
+        name: impl Into<String>,
+        aggregate: A,
+    ) -> (
+        Stream<WindowChange<K, A::Out>, B, Timed>,
+        Stream<T, B, Timed>,
+    )
+    where
+        K: Kept,
+        A: Aggregate<T, Acc: Kept>,
+        G: Trigger<T, State: Kept>,
+    {
+        if self.window.is_session() {
+            return self.lowered(name, aggregate, Emits::Changes);
+        }
+        let (results, late) = self.aggregate_and_late(name, aggregate);
+        (results.map(WindowChange::Upsert), late)
+    }
+
+    /// The records `R` that are emitted, and the late records.
+    fn lowered<A, R>(
+        self,
+        name: impl Into<String>,
+        aggregate: A,
+        emits: Emits,
+    ) -> (Stream<R, B, Timed>, Stream<T, B, Timed>)
+    where
+        R: Send + 'static,
+        K: Kept,
+        A: Aggregate<T, Acc: Kept>,
+        G: Trigger<T, State: Kept>,
+    {
         let fold = FoldOne::new(self.keyed.key_of(), aggregate).early((*self.early).clone());
         let (from, way) = self.keyed.fed();
         let by_key = |partial: &Partial<K, A::Acc>| partial.key.clone();
@@ -217,7 +223,7 @@ where
                     lowering,
                     name,
                     [(inputs[0], way.clone())],
-                    spec,
+                    (spec, emits),
                     &fold,
                 )),
             }
@@ -239,7 +245,7 @@ pub(crate) fn one_stage<F>(
     lowering: &mut Lowering<'_>,
     name: &str,
     inputs: impl IntoIterator<Item = (Port, Way)>,
-    spec: Checked,
+    (spec, emits): (Checked, Emits),
     fold: &Arc<F>,
 ) -> Vec<Port>
 where
@@ -249,7 +255,10 @@ where
     let fold = Arc::clone(fold);
     let make: Arc<dyn ProcessorSupplier> = match spec {
         Checked::Sliding(spec) => supplier(move || sliding(spec, Arc::clone(&fold))),
-        Checked::Session(spec) => supplier(move || session(spec, Arc::clone(&fold))),
+        Checked::Session(spec) => match emits {
+            Emits::Results => supplier(move || session(spec, Arc::clone(&fold))),
+            Emits::Changes => supplier(move || session(spec, Arc::clone(&fold)).changes()),
+        },
     };
     let results = lowering.fed(name, parallelism, inputs, make);
     vec![results, late_of(results)]

@@ -8,7 +8,7 @@ use ardea_connect::collections::items;
 use ardea_connect::null;
 use ardea_core::{Error, ErrorCode, Parallelism, Timestamp};
 use ardea_engine::{ExecutionPlan, NodeConfig};
-use ardea_pipeline::{EarlyFiring, Pipeline, WatermarkPolicy, Window};
+use ardea_pipeline::{EarlyFiring, Pipeline, WatermarkPolicy, Weekday, Window};
 
 fn threads(count: u32) -> NonZeroU32 {
     NonZeroU32::new(count).unwrap()
@@ -157,6 +157,12 @@ fn windows_that_make_no_sense_are_refused_with_their_numbers() {
             "10s",
         ),
         (Window::session(Duration::ZERO), "gap"),
+        (Window::daily("Europe/Berlni"), "Europe/Berlin"),
+        (Window::weekly("", Weekday::Monday), "time zone \"\""),
+        (
+            Window::monthly("UTC").offset(Duration::from_secs(28 * 86_400)),
+            "28 days",
+        ),
     ] {
         let error = refusal(&windowed(window));
         assert_eq!(error.code(), ErrorCode::InvalidJob);

@@ -8,7 +8,7 @@ use ardea_aggregate::{collect_list, count, max, sum};
 use ardea_connect::collections::items;
 use ardea_core::Timestamp;
 use ardea_engine::NodeConfig;
-use ardea_pipeline::{Pipeline, WatermarkPolicy, Window};
+use ardea_pipeline::{Pipeline, WatermarkPolicy, Weekday, Window, WindowChange};
 use proptest::prelude::*;
 
 /// Key, second, amount.
@@ -43,6 +43,29 @@ fn naive(sales: &[Sale], length: i64, slide: i64) -> BTreeMap<(i64, u8), Vec<Sal
         }
     }
     windows
+}
+
+/// The sessions by their definition, with how many records each has.
+fn sessions_of(sales: &[Sale], gap: i64) -> Vec<Row<u64>> {
+    let mut by_key: BTreeMap<u8, Vec<i64>> = BTreeMap::new();
+    sales
+        .iter()
+        .for_each(|sale| by_key.entry(sale.0).or_default().push(sale.1));
+    let mut expected: Vec<Row<u64>> = Vec::new();
+    for (key, mut times) in by_key {
+        times.sort_unstable();
+        let first = expected.len();
+        for time in times {
+            match expected[first..].last_mut() {
+                Some((_, end, _, records)) if time < *end => {
+                    (*end, *records) = (time + gap, *records + 1)
+                }
+                _ => expected.push((time, time + gap, key, 1)),
+            }
+        }
+    }
+    expected.sort_unstable();
+    expected
 }
 
 proptest! {
@@ -89,20 +112,76 @@ proptest! {
             .map(|w| (w.start.as_millis() / 1000, w.end.as_millis() / 1000, w.key, w.value))
             .collect();
         p.run_with(node).unwrap();
-        let mut by_key: BTreeMap<u8, Vec<i64>> = BTreeMap::new();
-        sales.iter().for_each(|sale| by_key.entry(sale.0).or_default().push(sale.1));
-        let mut expected: Vec<Row<u64>> = Vec::new();
-        for (key, mut times) in by_key {
-            times.sort_unstable();
-            let first = expected.len();
-            for time in times {
-                match expected[first..].last_mut() {
-                    Some((_, end, _, records)) if time < *end => (*end, *records) = (time + gap, *records + 1),
-                    _ => expected.push((time, time + gap, key, 1)),
-                }
-            }
+        prop_assert_eq!(out.take_sorted(), sessions_of(&sales, gap));
+    }
+
+    #[test]
+    fn a_table_kept_from_the_changes_of_sessions_holds_those_of_all_records_in_time(
+        sales in sales(), node in nodes(), gap in 1i64..8, lag in 0u64..20, lateness in 0u64..80,
+    ) {
+        let p = Pipeline::new("changes");
+        let window = Window::session(Duration::from_secs(gap as u64));
+        let (changes, late) = p
+            .read_from(items(sales.clone()))
+            .with_timestamps(|sale| Timestamp::from_secs(sale.1), WatermarkPolicy::out_of_order(Duration::from_secs(lag)))
+            .rebalance()
+            .key_by(|sale| sale.0)
+            .window(window.allowed_lateness(Duration::from_secs(lateness)))
+            .changes_and_late("changes", count());
+        let (changes, late) = (changes.collect(), late.collect());
+        p.run_with(node).unwrap();
+        let mut in_time = sales;
+        for sale in late.take() {
+            let at = in_time.iter().position(|other| *other == sale).unwrap();
+            in_time.remove(at);
         }
-        expected.sort_unstable();
+        let mut table = BTreeMap::new();
+        for change in changes.take() {
+            let row = (*change.key(), change.start().as_millis() / 1000);
+            match change {
+                WindowChange::Upsert(w) => table.insert(row, (w.end.as_millis() / 1000, w.value)),
+                WindowChange::Delete { .. } => table.remove(&row),
+            };
+        }
+        let rows = table.into_iter().map(|((key, start), (end, records))| (start, end, key, records));
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_unstable();
+        prop_assert_eq!(rows, sessions_of(&in_time, gap));
+    }
+
+    #[test]
+    fn days_of_a_time_zone_hold_the_records_of_their_dates(
+        hours in prop::collection::vec(0i64..24 * 30, 0..120), node in nodes(), weekly in any::<bool>(), lateness in 0u64..2,
+    ) {
+        // From the first of March in Berlin: the clock is set on the 31st, which is a Sunday.
+        let first = 1_709_247_600;
+        let hours: Vec<i64> = hours.into_iter().map(|hour| hour + 24 * 15).collect();
+        let window = match weekly {
+            true => Window::weekly("Europe/Berlin", Weekday::Saturday),
+            false => Window::daily("Europe/Berlin"),
+        };
+        let p = Pipeline::new("days");
+        let out = p
+            .read_from(items(hours.clone()))
+            .with_timestamps(move |hour| Timestamp::from_secs(first + hour * 3600), WatermarkPolicy::out_of_order(Duration::MAX))
+            .rebalance()
+            .key_by(|_| ())
+            .window(window.allowed_lateness(Duration::from_secs(lateness)))
+            .aggregate("hours", count())
+            .map(move |w| ((w.start.as_millis() / 1000 - first) / 3600, (w.end.as_millis() / 1000 - first) / 3600, w.value))
+            .collect();
+        p.run_with(node).unwrap();
+        // At two in the morning of the 31st.
+        let set_at = 24 * 30 + 2;
+        let start_of = |day: i64| day * 24 - i64::from(day * 24 > set_at);
+        let mut expected: BTreeMap<(i64, i64), u64> = BTreeMap::new();
+        for hour in hours {
+            let day = (hour + i64::from(hour >= set_at)).div_euclid(24);
+            // The second of March was a Saturday.
+            let (from, days) = if weekly { (day - (day - 1).rem_euclid(7), 7) } else { (day, 1) };
+            *expected.entry((start_of(from), start_of(from + days))).or_default() += 1;
+        }
+        let expected: Vec<_> = expected.into_iter().map(|((start, end), records)| (start, end, records)).collect();
         prop_assert_eq!(out.take_sorted(), expected);
     }
 
@@ -202,4 +281,33 @@ impl ardea_core::Processor for CountWatermarks {
         outbox.watermark(watermark);
         Ok(ardea_core::Progress::DONE)
     }
+}
+
+#[test]
+fn a_record_within_a_session_that_was_emitted_is_late() {
+    let p = Pipeline::new("sessions");
+    let (on_time, late) = p
+        .read_from(items(vec![("a", 0), ("b", 6), ("a", 3), ("b", 30)]))
+        .with_timestamps(
+            |record| Timestamp::from_secs(record.1),
+            WatermarkPolicy::in_order(),
+        )
+        .key_by(|record| record.0)
+        .window(Window::session(Duration::from_secs(5)))
+        .aggregate_and_late("visits", count());
+    let seconds = |time: Timestamp| time.as_millis() / 1000;
+    let visits = on_time
+        .map(move |w| (w.key, seconds(w.start), seconds(w.end), w.value))
+        .collect();
+    let late = late.collect();
+    p.run_with(NodeConfig {
+        chunk_records: NonZeroUsize::MIN,
+        ..NodeConfig::default()
+    })
+    .unwrap();
+    assert_eq!(
+        visits.take_sorted(),
+        [("a", 0, 5, 1), ("b", 6, 11, 1), ("b", 30, 35, 1)]
+    );
+    assert_eq!(late.take(), [("a", 3)]);
 }

@@ -23,10 +23,14 @@ pub(crate) struct Intake<F: KeyedFold> {
 pub(crate) struct LateRule {
     /// How far time has come; with partitions that are ahead, those judge by themselves.
     pub(crate) told: Told,
-    /// Which time records have that are late at a watermark: before the one that this says.
+    /// The time before which records are late at a watermark.
     late_before: LateBefore,
-    /// Records before this are late, or may be.
+    /// The time before which records may be late at a watermark for another reason than their time, if there is one.
+    suspect_before: Option<LateBefore>,
+    /// Records before this are late, unless they are of partitions that are behind others.
     before: Timestamp,
+    /// Records before this may be late.
+    suspects: Timestamp,
     metrics: Arc<InstanceMetrics>,
 }
 
@@ -155,9 +159,20 @@ impl LateRule {
         LateRule {
             told: Told::default(),
             late_before: Box::new(late_before),
+            suspect_before: None,
             before: Timestamp::MIN,
+            suspects: Timestamp::MIN,
             metrics: Arc::default(),
         }
+    }
+
+    /// At a watermark, records before `suspect_before` of it may be late though their time is not before that of late ones.
+    pub(crate) fn suspect_before(
+        mut self,
+        suspect_before: impl Fn(Watermark) -> Timestamp + Send + 'static,
+    ) -> Self {
+        self.suspect_before = Some(Box::new(suspect_before));
+        self
     }
 
     /// Belongs to this instance from now on, and counts in its metrics.
@@ -182,23 +197,27 @@ impl LateRule {
         let ahead = self.told.ahead().unwrap_or_default().iter().copied();
         let furthest = ahead.fold(self.told.now(), Watermark::max);
         self.before = (self.late_before)(furthest);
+        self.suspects = match &self.suspect_before {
+            Some(suspect_before) => suspect_before(furthest).max(self.before),
+            None => self.before,
+        };
     }
 
-    /// Whether a record that is old is late.
+    /// Whether a record that may be late is late by its time.
     pub(crate) fn is_late<K: Key>(&self, key: &K, time: Timestamp) -> bool {
         match self.told.ahead() {
-            None => true,
+            None => time < self.before,
             Some(_) => time < (self.late_before)(self.told.of(key)),
         }
     }
 
     /// Whether any of `times` is late, or may be.
     pub(crate) fn has_any(&self, times: &[Timestamp]) -> bool {
-        times.iter().any(|time| *time < self.before)
+        times.iter().any(|time| *time < self.suspects)
     }
 
-    /// Offers records from the front to `admit`, which is told whether they are old, so that [`is_late`](Self::is_late) is to be asked, and
-    /// says whether it took them; of others it takes all. The others are late: counted, and moved to the output
+    /// Offers records from the front to `admit`, with whether they may be late, so that [`is_late`](Self::is_late) is to be asked. It
+    /// returns whether it took them; of others it takes all. The others are late: counted, and moved to the output
     /// for late records. Stops before that output could overflow; the rest stays.
     pub(crate) fn sort_out<T: Send + 'static>(
         &self,
@@ -215,14 +234,14 @@ impl LateRule {
         let room = lane.as_ref().map_or(usize::MAX, |lane| lane.room());
         let mut old = 0;
         let fitting = rows.times().iter().take_while(|time| {
-            old += usize::from(**time < self.before);
+            old += usize::from(**time < self.suspects);
             old <= room
         });
         let count = fitting.count();
         let mut guard = RecordGuard::new();
         let mut late = 0;
         for (record, time) in rows.drain_front(count) {
-            if !admit(&record, time, time < self.before) {
+            if !admit(&record, time, time < self.suspects) {
                 late += 1;
                 if let Some(lane) = &mut lane {
                     lane.push(record, time);

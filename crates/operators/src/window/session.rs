@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
@@ -10,8 +11,9 @@ use ardea_core::{
     RecordGuard, RestoredState, Result, StateChunk, StateShape, Timestamp, Watermark,
 };
 
+use super::change::{EmitChanges, EmitResults, SessionOutput};
 use super::intake::LateRule;
-use super::sessions::{SessionSpec, Sessions, Settled};
+use super::sessions::{SessionSpec, SessionTask, Sessions, Settled};
 use super::slider::ResultOf;
 use super::told::TOLD;
 use super::{Firing, WindowResult, result_time};
@@ -29,10 +31,11 @@ const KEYS_PER_CALL: usize = 4096;
 /// have a session to close, and now and then for one that was prolonged.
 ///
 /// Late records (see [`SessionSpec`]) of input *i* go to output *i* + 1, if the vertex has one, and are counted in any
-/// case. With an allowed lateness, a closed session that a late record joins is emitted again at the next watermark
-/// ([`Firing::Update`]); it takes the place of all results of its key that lie within it. Triggers for early results are not
-/// asked.
-pub struct SessionWindowP<F: KeyedFold> {
+/// case. With an allowed lateness, a closed session that a late record joins is emitted again when the watermark has reached
+/// its end ([`Firing::Update`]); it takes the place of all results of its key that lie within it. With
+/// [`changes`](Self::changes) those results are named. Final results of a key never overlap. Triggers for early results are
+/// not asked.
+pub struct SessionWindowP<F: KeyedFold, O = EmitResults> {
     spec: SessionSpec,
     fold: Arc<F>,
     keys: KeyedStates<F::Key, Sessions<F::Acc>>,
@@ -42,6 +45,7 @@ pub struct SessionWindowP<F: KeyedFold> {
     /// looked at too early and gets another entry.
     agenda: BinaryHeap<Reverse<(Timestamp, u32)>>,
     late: LateRule,
+    output: PhantomData<O>,
 }
 
 impl<F: KeyedFold> SessionWindowP<F> {
@@ -53,10 +57,28 @@ impl<F: KeyedFold> SessionWindowP<F> {
             keys: KeyedStates::default(),
             kept: None,
             agenda: BinaryHeap::new(),
-            late: LateRule::new(move |watermark| spec.late_before(watermark)),
+            // A final session ends at the watermark or before, so only records before the watermark can lie within one.
+            late: LateRule::new(move |watermark| spec.late_before(watermark))
+                .suspect_before(|watermark| watermark.0),
+            output: PhantomData,
         }
     }
 
+    /// Emits [`WindowChange`](crate::WindowChange)s in place of results. Call it before the processor runs.
+    pub fn changes(self) -> SessionWindowP<F, EmitChanges> {
+        SessionWindowP {
+            spec: self.spec,
+            fold: self.fold,
+            keys: self.keys,
+            kept: self.kept,
+            agenda: self.agenda,
+            late: self.late,
+            output: PhantomData,
+        }
+    }
+}
+
+impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> SessionWindowP<F, O> {
     /// Says how keys and accumulators are written, so that its sessions survive it.
     pub fn kept_as(mut self, kept: KeptAs<F::Key, F::Acc>) -> Self {
         self.kept = Some(kept);
@@ -68,7 +90,7 @@ impl<F: KeyedFold> SessionWindowP<F> {
         if outbox.lanes() > 0 && !outbox.has_room(Ordinal::FIRST) {
             return Ok(Progress::NONE);
         }
-        let mut lane = outbox.lane::<ResultOf<F>>(Ordinal::FIRST)?;
+        let mut lane = outbox.lane::<O::Record>(Ordinal::FIRST)?;
         for _ in 0..KEYS_PER_CALL {
             let Some(&Reverse((time, slot))) = self.agenda.peek() else {
                 return Ok(Progress::DONE);
@@ -79,22 +101,25 @@ impl<F: KeyedFold> SessionWindowP<F> {
             if lane.is_full() {
                 return Ok(Progress::MADE);
             }
-            self.agenda.pop();
-            let Some((_, sessions)) = self.keys.get_mut(slot) else {
-                continue; // It has no session any more.
-            };
-            if sessions.scheduled != Some(time) {
-                continue; // An earlier look has dealt with it.
+            match self.keys.get(slot) {
+                Some(sessions) if sessions.scheduled == Some(time) => {}
+                _ => {
+                    // The key is gone, or an earlier look has dealt with it.
+                    self.agenda.pop();
+                    continue;
+                }
             }
-            sessions.scheduled = None;
-            if let Some((due, position)) = sessions.first_due(&self.spec)
-                && due == time
-                && let Some(result) = self.settle(slot, position)
-            {
-                let time = result_time(result.end);
-                lane.push(result, time);
+            match self.look_at(slot, time) {
+                Outcome::Deletes(deletion, time) => lane.push(deletion, time),
+                Outcome::Ends(result) => {
+                    self.agenda.pop();
+                    if let Some(result) = result {
+                        let time = result_time(result.end);
+                        lane.push(O::result(result), time);
+                    }
+                    self.reschedule(slot);
+                }
             }
-            self.reschedule(slot);
         }
         Ok(Progress::MADE)
     }
@@ -104,40 +129,57 @@ impl<F: KeyedFold> SessionWindowP<F> {
         self.agenda.len()
     }
 
-    /// The result of the session of a key that is due; none if it was emitted, and is dropped.
-    fn settle(&mut self, slot: u32, position: usize) -> Option<ResultOf<F>> {
+    /// Does the next step for a key that is scheduled for `time`.
+    fn look_at(&mut self, slot: u32, time: Timestamp) -> Outcome<F, O> {
         self.touch(slot);
-        let (key, sessions) = self.keys.get_mut(slot)?;
-        let Settled {
-            start,
-            end,
-            value,
-            is_shown,
-        } = sessions.settle(&*self.fold, &self.spec, position)?;
-        let is_update = is_shown || end <= self.late.told.of(key).0;
-        Some(WindowResult {
-            start,
-            end,
-            key: key.clone(),
-            value,
-            firing: match is_update {
-                true => Firing::Update,
-                false => Firing::OnTime,
-            },
-        })
+        let Some((key, sessions)) = self.keys.get_mut(slot) else {
+            return Outcome::Ends(None);
+        };
+        let position = match sessions.next_due(&self.spec) {
+            Some((due, SessionTask::Session(position))) if due == time => position,
+            Some((due, SessionTask::Forget)) if due == time => {
+                self.keys.remove(slot);
+                return Outcome::Ends(None);
+            }
+            _ => {
+                sessions.scheduled = None;
+                return Outcome::Ends(None);
+            }
+        };
+        while let Some(bounds) = sessions.take_replaced(&self.spec, position) {
+            if let Some(deletion) = O::deletion(bounds, key) {
+                return Outcome::Deletes(deletion, result_time(time));
+            }
+        }
+        sessions.scheduled = None;
+        let settled = sessions.settle(&*self.fold, &self.spec, position);
+        let told = self.late.told.of(key).0;
+        Outcome::Ends(settled.map(|settled| {
+            let Settled {
+                start,
+                end,
+                value,
+                is_shown,
+            } = settled;
+            WindowResult {
+                start,
+                end,
+                key: key.clone(),
+                value,
+                firing: match is_shown || end <= told {
+                    true => Firing::Update,
+                    false => Firing::OnTime,
+                },
+            }
+        }))
     }
 
-    /// Puts a key on the agenda again, or forgets it if it has no session left.
+    /// Puts a key on the agenda again, unless it is forgotten.
     fn reschedule(&mut self, slot: u32) {
-        let Some((_, sessions)) = self.keys.get_mut(slot) else {
-            return;
-        };
-        match sessions.due_before_scheduled(&self.spec) {
-            Some(due) => self.agenda.push(Reverse((due, slot))),
-            None => {
-                self.touch(slot);
-                self.keys.remove(slot);
-            }
+        if let Some((_, sessions)) = self.keys.get_mut(slot)
+            && let Some(due) = sessions.due_before_scheduled(&self.spec)
+        {
+            self.agenda.push(Reverse((due, slot)));
         }
     }
 
@@ -148,6 +190,14 @@ impl<F: KeyedFold> SessionWindowP<F> {
             write(kept, chunk, key, sessions)
         });
     }
+}
+
+/// What a look at a key has come to.
+enum Outcome<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> {
+    /// A deletion to emit at this time. There is more to do for the key.
+    Deletes(O::Record, Timestamp),
+    /// The look is over, with the result of a session if one was closed.
+    Ends(Option<ResultOf<F>>),
 }
 
 /// Appends the entry of a key: its sessions.
@@ -164,14 +214,14 @@ fn write<K: Key, A>(
 }
 
 /// Takes a chunk of the feed that it visits into sessions.
-struct TakeSessions<'a, F: KeyedFold> {
-    window: &'a mut SessionWindowP<F>,
+struct TakeSessions<'a, F: KeyedFold, O> {
+    window: &'a mut SessionWindowP<F, O>,
     input: Ordinal,
     inbox: &'a mut Inbox,
     outbox: &'a mut Outbox,
 }
 
-impl<F: KeyedFold> FeedVisitor<F> for TakeSessions<'_, F> {
+impl<F: KeyedFold, O> FeedVisitor<F> for TakeSessions<'_, F, O> {
     type Output = ();
 
     fn visit<I>(self, feed: &I) -> Result<()>
@@ -185,6 +235,7 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeSessions<'_, F> {
             agenda,
             late,
             fold,
+            output: _,
         } = self.window;
         let position = self.inbox.position();
         let rows = self.inbox.rows::<I::Record>()?;
@@ -192,19 +243,26 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeSessions<'_, F> {
         let mut admit = |record: &I::Record, time, is_old: bool| {
             let key = feed.key(record);
             let too_old = is_old && late.is_late(&*key, time);
+            let mut is_new = false;
             let slot = match too_old {
                 true => match keys.find(&key) {
                     Some(slot) => slot,
                     None => return false,
                 },
-                false => keys.slot_or_insert(key, Sessions::default),
+                false => keys.slot_or_insert(key, || {
+                    is_new = true;
+                    Sessions::default()
+                }),
             };
             keys.touch(slot, |chunk, key, sessions| {
                 write(kept, chunk, key, sessions)
             });
-            let Some((_, sessions)) = keys.get_mut(slot) else {
+            let Some((key, sessions)) = keys.get_mut(slot) else {
                 return false;
             };
+            if is_new {
+                sessions.begin(spec, late.told.of(key));
+            }
             let Some((acc, is_due_anew)) = sessions.admit(&**fold, spec, time, too_old) else {
                 return false;
             };
@@ -227,7 +285,7 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeSessions<'_, F> {
     }
 }
 
-impl<F: KeyedFold> Processor for SessionWindowP<F> {
+impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Processor for SessionWindowP<F, O> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.late.attach(context);
         if context.guarantee.keeps_state() {
@@ -307,7 +365,7 @@ impl<F: KeyedFold> Processor for SessionWindowP<F> {
                 return Err(RestoredState::unknown(&entry));
             };
             let (key, mut rest) = kept.read_as(STATE, &entry)?;
-            let mut sessions = Sessions::read(kept, &mut rest)?;
+            let mut sessions = Sessions::read(kept, &self.spec, &mut rest)?;
             let due = sessions.due_before_scheduled(&self.spec);
             let slot = self.keys.restore(key, sessions)?;
             self.agenda.extend(due.map(|due| Reverse((due, slot))));

@@ -3,10 +3,15 @@
 //! Time is cut into slices, each as long as the slide; a window is a whole number of consecutive slices and is named by
 //! its last one. Slice *s* holds the times from *s × slide + offset* up to, not including, the start of slice *s* + 1. So a
 //! record belongs to one slice however many windows hold it ("No pane, no gain": Li et al., SIGMOD Record 34(1), 2005).
+//!
+//! Windows of the calendar are a single slice each, of one [day, week or month](super::calendar): slices of unequal length, which
+//! have numbers all the same. Nothing but the arithmetic here knows of lengths.
 
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Timestamp, Watermark};
+
+use super::calendar::{Calendar, CalendarUnit};
 
 /// The number of a slice of time; also names the window that ends with it.
 pub(crate) type Slice = i64;
@@ -39,13 +44,24 @@ pub(crate) const ALL_SLICES: Slice = Slice::MAX;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowSpec {
-    /// Microseconds, at least 1.
-    slide: i64,
-    /// At least 1.
+    slicing: Slicing,
+    /// The slices of a window, at least 1.
     slices: i64,
-    /// Microseconds, less than `slide`.
-    offset: i64,
     lateness: Duration,
+}
+
+/// The slices of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Slicing {
+    /// All of one length.
+    Even {
+        /// Microseconds, at least 1.
+        slide: i64,
+        /// Microseconds, less than `slide`.
+        offset: i64,
+    },
+    /// The days, weeks or months of a time zone.
+    Calendar(Calendar),
 }
 
 impl WindowSpec {
@@ -66,9 +82,34 @@ impl WindowSpec {
                 .hint(format!("a length of {fits:?} would do")));
         }
         Ok(WindowSpec {
-            slide: slide_us,
+            slicing: Slicing::Even {
+                slide: slide_us,
+                offset: 0,
+            },
             slices: length_us / slide_us,
-            offset: 0,
+            lateness: Duration::ZERO,
+        })
+    }
+
+    /// Days, weeks or months of a time zone of the IANA database, such as `Europe/Berlin`, one after the other.
+    ///
+    /// A window begins at the first instant at which the local clock shows its first day. So a day has 23 or 25 hours when
+    /// the clock is set, and one whose midnight does not exist begins when the clock is set.
+    ///
+    /// ```
+    /// use ardea_operators::{CalendarUnit, Weekday, WindowSpec};
+    ///
+    /// let weekly = WindowSpec::calendar(CalendarUnit::Week(Weekday::Sunday), "America/New_York")?;
+    /// assert!(WindowSpec::calendar(CalendarUnit::Day, "Europe/Berlni").is_err());
+    /// # Ok::<(), ardea_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if there is no such time zone.
+    pub fn calendar(unit: CalendarUnit, zone: &str) -> Result<Self> {
+        Ok(WindowSpec {
+            slicing: Slicing::Calendar(Calendar::new(unit, zone)?),
+            slices: 1,
             lateness: Duration::ZERO,
         })
     }
@@ -83,9 +124,17 @@ impl WindowSpec {
 
     /// Moves all windows by `offset`: days that start at 06:00 UTC have an offset of six hours.
     ///
-    /// Only its remainder by the slide matters; parts of a microsecond are dropped.
+    /// Only its remainder by the slide matters; parts of a microsecond are dropped. Windows of the calendar begin later by the
+    /// local clock; there the remainder is that by the shortest day, week or month, of 28 days.
     pub fn offset(mut self, offset: Duration) -> Self {
-        self.offset = (offset.as_micros() % self.slide as u128) as i64;
+        let micros = offset.as_micros();
+        self.slicing = match self.slicing {
+            Slicing::Even { slide, .. } => Slicing::Even {
+                slide,
+                offset: (micros % slide as u128) as i64,
+            },
+            Slicing::Calendar(calendar) => Slicing::Calendar(calendar.later_by(micros)),
+        };
         self
     }
 
@@ -102,9 +151,10 @@ impl WindowSpec {
 
     /// The name of the state that slices are: it tells those of other lengths apart, which would be taken for other times.
     pub(crate) fn name_of_slices(&self) -> String {
-        match self.offset {
-            0 => format!("slices of {} us", self.slide),
-            offset => format!("slices of {} us from {offset}", self.slide),
+        match self.slicing {
+            Slicing::Even { slide, offset: 0 } => format!("slices of {slide} us"),
+            Slicing::Even { slide, offset } => format!("slices of {slide} us from {offset}"),
+            Slicing::Calendar(calendar) => format!("slices of {calendar}"),
         }
     }
 
@@ -120,8 +170,10 @@ impl WindowSpec {
 
     /// The latest time that all windows can be had for: those of later ones would have no number.
     pub(crate) fn latest(&self) -> Timestamp {
-        match self.slide {
-            1 => Timestamp::from_micros(Timestamp::MAX.as_micros() - self.slices),
+        match self.slicing {
+            Slicing::Even { slide: 1, .. } => {
+                Timestamp::from_micros(Timestamp::MAX.as_micros() - self.slices)
+            }
             // There are half as many slices as numbers, and the windows of the last are no more than those.
             _ => Timestamp::LAST_EVENT,
         }
@@ -132,17 +184,28 @@ impl WindowSpec {
     #[inline]
     pub(crate) fn slice_of(&self, time: Timestamp) -> Slice {
         let micros = time.as_micros();
-        let slice = micros.div_euclid(self.slide);
-        // The offset is less than the slide, so it can only lead to the slice before. Offsets need a slide of at least
-        // 2, whose quotients are far from the least number.
-        let slice = slice - i64::from(micros.rem_euclid(self.slide) < self.offset);
-        slice.min(ALL_SLICES - 1)
+        match self.slicing {
+            Slicing::Even { slide, offset } => {
+                let slice = micros.div_euclid(slide);
+                // The offset is less than the slide, so it can only lead to the slice before. Offsets need a slide of at
+                // least 2, whose quotients are far from the least number.
+                let slice = slice - i64::from(micros.rem_euclid(slide) < offset);
+                slice.min(ALL_SLICES - 1)
+            }
+            Slicing::Calendar(calendar) => calendar.slice_of(micros),
+        }
     }
 
     /// The first time in `slice`, capped to what a timestamp can be.
     pub(crate) fn start_of(&self, slice: Slice) -> Timestamp {
-        let micros = i128::from(slice) * i128::from(self.slide) + i128::from(self.offset);
-        Timestamp::from_micros(micros.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+        let micros = match self.slicing {
+            Slicing::Even { slide, offset } => {
+                let micros = i128::from(slice) * i128::from(slide) + i128::from(offset);
+                micros.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+            }
+            Slicing::Calendar(calendar) => calendar.start_of(slice),
+        };
+        Timestamp::from_micros(micros)
     }
 
     /// The time at which `slice` ends: the first that is not in it. Capped to what a timestamp can be.
@@ -161,15 +224,18 @@ impl WindowSpec {
 
     /// The last event time in `slice`: never the end of all time, at which nothing happens.
     pub(crate) fn last_of(&self, slice: Slice) -> Timestamp {
-        let last = i128::from(slice) * i128::from(self.slide)
-            + i128::from(self.offset)
-            + i128::from(self.slide)
-            - 1;
-        let latest = Timestamp::LAST_EVENT.as_micros();
-        match slice >= ALL_SLICES - 1 || last > i128::from(latest) {
-            true => Timestamp::LAST_EVENT,
-            false => Timestamp::from_micros(last.max(i64::MIN.into()) as i64),
+        if slice >= ALL_SLICES - 1 {
+            return Timestamp::LAST_EVENT;
         }
+        let last = match self.slicing {
+            Slicing::Even { slide, offset } => {
+                i128::from(slice) * i128::from(slide) + i128::from(offset) + i128::from(slide) - 1
+            }
+            // Capped at the end of all time, which is not in the slice either.
+            Slicing::Calendar(calendar) => i128::from(calendar.start_of(slice + 1)) - 1,
+        };
+        let latest = Timestamp::LAST_EVENT.as_micros();
+        Timestamp::from_micros(last.clamp(i64::MIN.into(), latest.into()) as i64)
     }
 
     /// The first slice of `window`.
@@ -227,6 +293,7 @@ fn whole_micros(name: &str, duration: Duration) -> Result<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Weekday;
     use proptest::prelude::*;
 
     fn micros(micros: u64) -> Duration {
@@ -302,14 +369,33 @@ mod tests {
         assert_eq!(patient.late_before(mark), Timestamp::from_micros(10));
     }
 
+    fn specs() -> impl Strategy<Value = WindowSpec> {
+        let even = prop_oneof![
+            1u64..100,
+            1_000_000u64..1_000_000_000,
+            Just(i64::MAX as u64)
+        ];
+        let units = prop::sample::select(vec![
+            CalendarUnit::Day,
+            CalendarUnit::Week(Weekday::Tuesday),
+            CalendarUnit::Month,
+        ]);
+        prop_oneof![
+            even.prop_map(|slide| WindowSpec::tumbling(micros(slide)).unwrap()),
+            units.prop_map(|unit| WindowSpec::calendar(unit, "Europe/London").unwrap()),
+        ]
+    }
+
     proptest! {
         #[test]
         fn a_slice_holds_its_own_times_at_any_end_of_time(
-            time in prop_oneof![i64::MIN + 1..i64::MAX, i64::MIN + 1..i64::MIN + 100, i64::MAX - 100..i64::MAX],
-            slide in prop_oneof![1u64..100, 1_000_000u64..1_000_000_000, Just(i64::MAX as u64)],
+            time in prop_oneof![
+                i64::MIN + 1..i64::MAX, i64::MIN + 1..i64::MIN + 100, i64::MAX - 100..i64::MAX, -2_000_000_000_000_000i64..4_000_000_000_000_000,
+            ],
+            spec in specs(),
             offset in any::<u32>(),
         ) {
-            let spec = WindowSpec::tumbling(micros(slide)).unwrap().offset(micros(offset.into()));
+            let spec = spec.offset(micros(offset.into()));
             let time = Timestamp::from_micros(time);
             let slice = spec.slice_of(time);
             prop_assert!(spec.start_of(slice) <= spec.first_of(slice));

@@ -1,0 +1,138 @@
+//! The windows of event time that there are.
+
+use std::time::Duration;
+
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_operators::{CalendarUnit, SessionSpec, Weekday, WindowSpec, ZoneName};
+
+/// The length of the shortest month.
+const SHORTEST_MONTH: Duration = Duration::from_secs(28 * 24 * 60 * 60);
+
+/// How event time is cut into windows. Checked when the pipeline is compiled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    shape: Shape,
+    offset: Duration,
+    lateness: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shape {
+    Sliding { length: Duration, slide: Duration },
+    Session { gap: Duration },
+    Calendar { unit: CalendarUnit, zone: ZoneName },
+}
+
+/// The window that a step was told to use, checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Checked {
+    Sliding(WindowSpec),
+    Session(SessionSpec),
+}
+
+impl Window {
+    /// Windows of `length`, one after the other, aligned to the Unix epoch.
+    pub const fn tumbling(length: Duration) -> Window {
+        Window::sliding(length, length)
+    }
+
+    /// Windows of `length`, one starting every `slide`, aligned to the Unix epoch. The length has to be a multiple of the slide.
+    pub const fn sliding(length: Duration, slide: Duration) -> Window {
+        Window {
+            shape: Shape::Sliding { length, slide },
+            offset: Duration::ZERO,
+            lateness: Duration::ZERO,
+        }
+    }
+
+    /// Windows that last as long as a key's records come, and end when none has come for `gap`.
+    ///
+    /// Results of a key never overlap, once all of them are final. A record within the session of a final result is late.
+    pub const fn session(gap: Duration) -> Window {
+        Window {
+            shape: Shape::Session { gap },
+            offset: Duration::ZERO,
+            lateness: Duration::ZERO,
+        }
+    }
+
+    /// Local days of a time zone of the IANA database, such as `Europe/Berlin`. They have 23 or 25 hours when the clock is set.
+    ///
+    /// The database is built into the program. A zone that it does not know is an error when the pipeline is compiled.
+    pub const fn daily(zone: &str) -> Window {
+        Window::calendar(CalendarUnit::Day, zone)
+    }
+
+    /// Local weeks of a time zone, which begin with this day. See [`daily`](Self::daily).
+    pub const fn weekly(zone: &str, first: Weekday) -> Window {
+        Window::calendar(CalendarUnit::Week(first), zone)
+    }
+
+    /// Local months of a time zone. See [`daily`](Self::daily).
+    pub const fn monthly(zone: &str) -> Window {
+        Window::calendar(CalendarUnit::Month, zone)
+    }
+
+    const fn calendar(unit: CalendarUnit, zone: &str) -> Window {
+        Window {
+            shape: Shape::Calendar {
+                unit,
+                zone: ZoneName::new(zone),
+            },
+            offset: Duration::ZERO,
+            lateness: Duration::ZERO,
+        }
+    }
+
+    /// Moves tumbling and sliding windows by `offset`: days that start at 06:00 UTC have an offset of six hours. Windows of
+    /// the calendar move by the local clock: days that start at 06:00 in their time zone.
+    pub const fn offset(mut self, offset: Duration) -> Window {
+        self.offset = offset;
+        self
+    }
+
+    /// Takes records for closed windows up to `lateness` after their end, and corrects the results
+    /// ([`Firing::Update`](ardea_operators::Firing::Update)).
+    pub const fn allowed_lateness(mut self, lateness: Duration) -> Window {
+        self.lateness = lateness;
+        self
+    }
+
+    pub(crate) fn check(self) -> Result<Checked> {
+        Ok(match self.shape {
+            Shape::Sliding { length, slide } => Checked::Sliding(
+                WindowSpec::sliding(length, slide)?
+                    .offset(self.offset)
+                    .allowed_lateness(self.lateness),
+            ),
+            Shape::Session { gap } => {
+                Checked::Session(SessionSpec::gap(gap)?.allowed_lateness(self.lateness))
+            }
+            Shape::Calendar { unit, zone } => {
+                if unit == CalendarUnit::Month && self.offset >= SHORTEST_MONTH {
+                    let what = format!(
+                        "months can't begin {:?} later, as the shortest one has 28 days",
+                        self.offset
+                    );
+                    return Err(Error::new(ErrorCode::InvalidJob, what)
+                        .hint("give an offset of less than 28 days"));
+                }
+                Checked::Sliding(
+                    WindowSpec::calendar(unit, zone.as_str())?
+                        .offset(self.offset)
+                        .allowed_lateness(self.lateness),
+                )
+            }
+        })
+    }
+
+    /// Whether partial results of several first stages may be combined: corrections need the records in one place.
+    pub(crate) fn allows_two_stages(self) -> bool {
+        self.lateness.is_zero() && !self.is_session()
+    }
+
+    /// Whether each key has windows of its own.
+    pub(crate) fn is_session(self) -> bool {
+        matches!(self.shape, Shape::Session { .. })
+    }
+}
