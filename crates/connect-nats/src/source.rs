@@ -1,8 +1,10 @@
 //! Reads a stream.
 
 mod ledger;
+mod position;
 mod read;
 mod reader;
+mod unreadable;
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -31,6 +33,7 @@ pub fn read(
             in_flight: const { NonZeroU32::new(50_000).unwrap() },
             patience: Duration::from_secs(30),
             on_error: OnError::default(),
+            skips_removed: false,
         },
         decode: |message| Ok(message.payload.to_vec()),
         record: PhantomData,
@@ -52,6 +55,9 @@ pub type Decoder<T> = fn(&Message<'_>) -> Result<T, String>;
 /// * There is one instance: two could not tell what the other has read already. The durable consumer is made where it is missing, and called `ardea-JOB-VERTEX`
 ///   unless [told](Self::consumer). The stream has to be there.
 /// * Records have the time at which the server got them.
+/// * A position that does not mean what it meant fails the job: a stream that was deleted and made anew, or ends before what was read. So
+///   do messages that were [removed](Self::skip_removed) before they were read. A consumer that was deleted is made anew.
+/// * A message whose headers are no text is a bad record like one that can't be decoded.
 #[derive(Debug)]
 pub struct NatsSource<T, F> {
     plan: Plan,
@@ -71,6 +77,8 @@ pub(crate) struct Plan {
     pub in_flight: NonZeroU32,
     pub patience: Duration,
     pub on_error: OnError,
+    /// Messages that were removed before they were read are no failure.
+    pub skips_removed: bool,
 }
 
 impl<T, F> NatsSource<T, F> {
@@ -121,6 +129,14 @@ impl<T, F> NatsSource<T, F> {
     /// Sets after how long without a word from the job the server delivers again what it has not acknowledged: 30 seconds by default.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.plan.patience = patience;
+        self
+    }
+
+    /// Accepts that messages are removed from the stream before they are read, by its limits or a purge. Without this they fail the
+    /// job, with their numbers, as far as that can be told: not of a stream whose messages go when they are acknowledged, nor where
+    /// only some subjects are read or only the last messages of each are kept.
+    pub fn skip_removed(mut self) -> Self {
+        self.plan.skips_removed = true;
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
@@ -19,6 +19,8 @@ pub(crate) struct Teller {
     /// Who waits for whom.
     what: Arc<str>,
     is_away: Arc<AtomicBool>,
+    /// The number of times that a connection was made.
+    connections: Arc<AtomicU64>,
 }
 
 impl Teller {
@@ -30,7 +32,18 @@ impl Teller {
         Teller {
             what: Arc::from(format!("nats {}", places.join(","))),
             is_away: Arc::default(),
+            connections: Arc::default(),
         }
+    }
+
+    /// Returns the number of times that a connection was made.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Tells people once that something is otherwise than expected, and is dealt with.
+    pub fn note(&self, what: &str) {
+        self.say(what);
     }
 
     pub fn away(&self, why: &str) {
@@ -89,7 +102,10 @@ pub(crate) async fn connect(
             let teller = hears.clone();
             async move {
                 match event {
-                    Event::Connected => teller.heard(),
+                    Event::Connected => {
+                        teller.connections.fetch_add(1, Ordering::Relaxed);
+                        teller.heard();
+                    }
                     Event::Disconnected => teller.away("the connection broke"),
                     _ => {}
                 }

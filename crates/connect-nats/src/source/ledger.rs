@@ -11,6 +11,8 @@ use ardea_core::instance_state::{put, value};
 use ardea_core::{CutDraft, CutWriter, Epoch, Progress, RestoredState, Result};
 use serde::{Deserialize, Serialize};
 
+use super::position::Known;
+
 /// The name of the state.
 const STATE: &str = "read";
 
@@ -32,6 +34,9 @@ struct Kept {
     /// Earlier versions did not write it.
     #[serde(default)]
     floor: u64,
+    /// When the stream was created, in nanoseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    created: Option<i64>,
 }
 
 /// Messages that were read and are not known to be acknowledged.
@@ -46,9 +51,32 @@ pub(crate) struct Ledger {
     /// Of cuts whose epochs may yet be committed, the oldest first.
     cuts: VecDeque<(Epoch, Vec<u64>)>,
     draft: CutDraft,
+    /// When the stream was created that was read, in nanoseconds since 1970.
+    pub created: Option<i64>,
 }
 
 impl Ledger {
+    /// Returns what is known of the stream.
+    pub fn known(&self) -> Known {
+        Known {
+            created: self.created,
+            floor: self.floor,
+            runs: self.runs(),
+        }
+    }
+
+    /// Returns the numbers of all messages that were read, from first to last.
+    fn runs(&self) -> Vec<(u64, u64)> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for number in self.read.keys().copied() {
+            match runs.last_mut() {
+                Some((_, last)) if *last + 1 == number => *last = number,
+                _ => runs.push((number, number)),
+            }
+        }
+        runs
+    }
+
     /// A message has come.
     pub fn judge(&mut self, number: u64) -> Verdict {
         match self.read.get(&number) {
@@ -71,22 +99,12 @@ impl Ledger {
     pub fn take_cut(&mut self, epoch: Epoch) -> Result<()> {
         self.cuts
             .push_back((epoch, std::mem::take(&mut self.fresh)));
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for number in self.read.keys().copied() {
-            match runs.last_mut() {
-                Some((_, last)) if *last + 1 == number => *last = number,
-                _ => runs.push((number, number)),
-            }
-        }
-        put(
-            self.draft.begin(),
-            STATE,
-            (0, &[]),
-            &Kept {
-                runs,
-                floor: self.floor,
-            },
-        )
+        let kept = Kept {
+            runs: self.runs(),
+            floor: self.floor,
+            created: self.created,
+        };
+        put(self.draft.begin(), STATE, (0, &[]), &kept)
     }
 
     pub fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
@@ -122,7 +140,12 @@ impl Ledger {
             if entry.state != STATE {
                 return Err(RestoredState::unknown(&entry));
             }
-            let Kept { runs, floor } = value(&entry)?;
+            let Kept {
+                runs,
+                floor,
+                created,
+            } = value(&entry)?;
+            self.created = created.or(self.created);
             self.floor = self.floor.max(floor);
             for (first, last) in runs {
                 self.read

@@ -67,7 +67,11 @@ where
                     published: message.published,
                     headers: message.headers.as_ref(),
                 };
-                match (self.decode)(&lent) {
+                let decoded = match &message.unreadable {
+                    None => (self.decode)(&lent),
+                    Some(reason) => Err(reason.to_string()),
+                };
+                match decoded {
                     Ok(record) => lane.push(record, message.published),
                     Err(reason) => self.bad.report(
                         || format!("{}@{number}", self.plan.stream),
@@ -120,12 +124,14 @@ where
         let reader = match &self.reader {
             Some(reader) => reader,
             None => {
-                let reader = Reader::begin(&self.plan, self.consumer.clone())?;
+                let known = self.ledger.known();
+                let reader = Reader::begin(&self.plan, self.consumer.clone(), known, self.keeps)?;
                 self.reader.insert(reader)
             }
         };
         let fetched = reader.take(room, TURN)?;
         self.ledger.forget(reader.floor());
+        self.ledger.created = reader.created().or(self.ledger.created);
         self.deal_with(&fetched, outbox)?;
         Ok(Progress {
             made: !fetched.is_empty(),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
-use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::stream::ConsumerErrorKind;
+use async_nats::jetstream::context::{ConsumerInfoErrorKind, GetStreamErrorKind};
+use async_nats::jetstream::stream::{ConsumerErrorKind, Info, Stream};
 use async_nats::jetstream::{self, AckKind};
 use async_nats::{Client, HeaderMap, ServerAddr, Subject};
 use bytes::Bytes;
@@ -15,12 +15,16 @@ use futures_util::StreamExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::Plan;
+use super::position::{self, Known};
+use super::unreadable::next_raw;
 use crate::teller::{Teller, connect, servers};
 
 /// So many messages wait at most.
 const MOST: usize = 2_000;
 /// How long a request for messages stands.
 const STANDING: Duration = Duration::from_secs(1);
+/// The number of connections that break one after the other before a message is looked for at which they break.
+const MOST_BREAKS: u32 = 2;
 /// How soon something is tried again.
 const AGAIN: Duration = Duration::from_millis(300);
 
@@ -32,6 +36,8 @@ pub(crate) struct Fetched {
     pub subject: Subject,
     pub payload: Bytes,
     pub headers: Option<HeaderMap>,
+    /// Why it can't be read, if it can't.
+    pub unreadable: Option<&'static str>,
 }
 
 /// What the thread is asked to do.
@@ -47,6 +53,8 @@ struct State {
     fetched: VecDeque<Fetched>,
     /// Up to this one the server has all acknowledgements.
     floor: u64,
+    /// When the stream was created.
+    created: Option<i64>,
     failed: Option<Error>,
 }
 
@@ -69,8 +77,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Begins to fetch, by the durable consumer of this name.
-    pub fn begin(plan: &Plan, consumer: String) -> Result<Reader> {
+    /// Begins to fetch, by the durable consumer of this name. `keeps` says that what is known of the stream outlives this process.
+    pub fn begin(plan: &Plan, consumer: String, known: Known, keeps: bool) -> Result<Reader> {
         let servers = servers(&plan.url.0)?;
         let desk = Arc::new(Desk::default());
         let (wishes, heard) = unbounded_channel();
@@ -83,6 +91,14 @@ impl Reader {
             wishes: heard,
             held: HashMap::new(),
             may_have_moved: true,
+            highest: known.highest(),
+            known,
+            keeps,
+            connections: 0,
+            breaks: 0,
+            gap: None,
+            tells_losses: false,
+            is_checked: false,
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -124,6 +140,11 @@ impl Reader {
         self.desk.lock().floor
     }
 
+    /// When the stream was created, in nanoseconds since 1970, as soon as that is known.
+    pub fn created(&self) -> Option<i64> {
+        self.desk.lock().created
+    }
+
     /// Acknowledges messages; those that this life has not got are acknowledged when they come.
     pub fn acknowledge(&self, numbers: Vec<u64>) {
         if !numbers.is_empty() {
@@ -149,6 +170,20 @@ struct Task {
     held: HashMap<u64, Subject>,
     /// The floor may have moved since it was asked for.
     may_have_moved: bool,
+    /// What the job knew of the stream when it began.
+    known: Known,
+    keeps: bool,
+    /// The highest number of a message that has come.
+    highest: u64,
+    /// The number of connections when the consumer was found.
+    connections: u64,
+    /// The number of connections that broke since a message has come.
+    breaks: u32,
+    /// Numbers of messages that have not come, though later ones have; looked for if they would be losses.
+    gap: Option<(u64, u64)>,
+    tells_losses: bool,
+    /// The stream was compared with what was known at the beginning.
+    is_checked: bool,
 }
 
 /// Why the thread goes no further.
@@ -165,6 +200,9 @@ impl Task {
             return;
         };
         while let Some(consumer) = self.find_patiently(&client).await {
+            if self.breaks >= MOST_BREAKS {
+                self.pass_unreadable(&client, &consumer).await;
+            }
             if matches!(self.serve(&client, &consumer).await, Err(Stop::Over)) {
                 break;
             }
@@ -214,7 +252,7 @@ impl Task {
         }
     }
 
-    async fn find(&self, client: &Client) -> std::result::Result<PullConsumer, Trouble> {
+    async fn find(&mut self, client: &Client) -> std::result::Result<PullConsumer, Trouble> {
         let context = jetstream::new(client.clone());
         let stream = context
             .get_stream(&self.plan.stream)
@@ -229,9 +267,10 @@ impl Task {
                 }
                 _ => Trouble::Passing(error.to_string()),
             })?;
+        self.check(stream.cached_info()).map_err(Trouble::Final)?;
         let config = pull::Config {
             durable_name: Some(self.consumer.clone()),
-            deliver_policy: DeliverPolicy::All,
+            deliver_policy: self.begins_at(&stream).await?,
             ack_policy: AckPolicy::Explicit,
             ack_wait: self.plan.patience,
             max_ack_pending: self.plan.in_flight.get().into(),
@@ -255,6 +294,47 @@ impl Task {
         })
     }
 
+    /// Refuses a stream that is not the one that the job has read.
+    fn check(&mut self, stream: &Info) -> Result<()> {
+        if let Some(gap) = self.gap.take() {
+            position::check_removed(gap, stream, &self.plan)?;
+        }
+        if self.is_checked {
+            // What is below has come, whatever is known to be read of it.
+            self.known.floor = self.highest;
+            self.known.runs.clear();
+        }
+        position::check(&self.known, stream, &self.plan)?;
+        let created = position::created(stream);
+        self.known.created = Some(created);
+        self.desk.lock().created = Some(created);
+        self.is_checked = true;
+        self.tells_losses = !self.plan.skips_removed && position::tells_losses(stream, &self.plan);
+        Ok(())
+    }
+
+    /// Returns where the consumer begins: as it was made, if it is there. One that was deleted while messages came is made anew.
+    async fn begins_at(&self, stream: &Stream) -> std::result::Result<DeliverPolicy, Trouble> {
+        match stream.consumer_info(&self.consumer).await {
+            Ok(found) => Ok(found.config.deliver_policy),
+            Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
+                if self.highest > 0 {
+                    let consumer = &self.consumer;
+                    self.teller
+                        .note(&format!("its consumer {consumer} is gone, and made anew"));
+                }
+                // What was read is known, and not read again.
+                Ok(match self.highest {
+                    highest if highest > 0 && !self.keeps => DeliverPolicy::ByStartSequence {
+                        start_sequence: highest + 1,
+                    },
+                    _ => DeliverPolicy::All,
+                })
+            }
+            Err(error) => Err(Trouble::Passing(error.to_string())),
+        }
+    }
+
     async fn serve(
         &mut self,
         client: &Client,
@@ -262,7 +342,16 @@ impl Task {
     ) -> std::result::Result<(), Stop> {
         let mut patience = tokio::time::interval(self.plan.patience / 3);
         let mut look = tokio::time::interval(STANDING);
+        self.connections = self.teller.connections();
         loop {
+            if self.teller.connections() != self.connections {
+                // What answers now may have another stream.
+                self.breaks += 1;
+                return Err(Stop::Lost);
+            }
+            if self.gap.is_some() {
+                return Err(Stop::Lost);
+            }
             let room = MOST.saturating_sub(self.desk.lock().fetched.len());
             if room == 0 {
                 tokio::select! {
@@ -312,24 +401,68 @@ impl Task {
 
     fn take(&mut self, message: jetstream::Message) {
         let Ok(info) = message.info() else { return };
-        let nanos = info.published.unix_timestamp_nanos();
         let (number, published) = (
             info.stream_sequence,
-            Timestamp::from_micros(i64::try_from(nanos / 1_000).unwrap_or(i64::MAX)),
+            time(info.published.unix_timestamp_nanos()),
         );
         if let Some(reply) = &message.reply {
             self.held.insert(number, reply.clone());
         }
+        if number > self.highest {
+            if self.tells_losses && self.highest > 0 && number > self.highest + 1 {
+                self.gap.get_or_insert((self.highest + 1, number - 1));
+            }
+            self.highest = number;
+            self.breaks = 0;
+        }
         self.teller.heard();
         let (message, _) = message.split();
-        self.desk.lock().fetched.push_back(Fetched {
+        self.hand_over(Fetched {
             number,
             published,
             subject: message.subject,
             payload: message.payload,
             headers: message.headers,
+            unreadable: None,
         });
+    }
+
+    fn hand_over(&self, fetched: Fetched) {
+        self.desk.lock().fetched.push_back(fetched);
         self.desk.changed.notify_all();
+    }
+
+    /// Hands over the first message at which the client breaks its connection, if there is one.
+    async fn pass_unreadable(&mut self, client: &Client, consumer: &PullConsumer) {
+        let Ok(info) = consumer.get_info().await else {
+            return;
+        };
+        let mut next = info.ack_floor.stream_sequence + 1;
+        // It is among those that are under way, or the next one.
+        for _ in 0..=self.plan.in_flight.get() {
+            let (stream, subject) = (&self.plan.stream, &self.plan.subject);
+            let Some(raw) = next_raw(client, stream, next, subject).await else {
+                return;
+            };
+            next = raw.number + 1;
+            if !raw.is_unreadable || self.held.contains_key(&raw.number) {
+                continue;
+            }
+            let number = raw.number;
+            // The server looks at the message's number only.
+            let reply = format!("$JS.ACK.{stream}.{}.1.{number}.1.0.0", self.consumer);
+            self.held.insert(number, reply.into());
+            self.breaks = 0;
+            self.hand_over(Fetched {
+                number,
+                published: time(raw.published),
+                subject: raw.subject.into(),
+                payload: raw.payload.into(),
+                headers: None,
+                unreadable: Some("its headers are not UTF-8"),
+            });
+            return;
+        }
     }
 
     async fn grant(
@@ -374,6 +507,13 @@ impl Task {
         self.desk.lock().floor = info.ack_floor.stream_sequence;
         Ok(())
     }
+}
+
+/// Returns a time of the server, given in nanoseconds since 1970.
+fn time(nanos: i128) -> Timestamp {
+    let micros = nanos.div_euclid(1_000);
+    let limit = if micros < 0 { i64::MIN } else { i64::MAX };
+    Timestamp::from_micros(i64::try_from(micros).unwrap_or(limit))
 }
 
 /// What an answer asks for.

@@ -67,6 +67,58 @@ pub fn create_for(url: &str, name: &str, bytes: i32) {
     });
 }
 
+/// Makes a stream that keeps so many messages.
+pub fn create_short(url: &str, name: &str, messages: i64) {
+    let config = Config {
+        name: name.to_string(),
+        subjects: vec![format!("{name}.>")],
+        max_messages: messages,
+        ..Config::default()
+    };
+    with(url, async |context| {
+        context.create_stream(config).await.unwrap();
+    });
+}
+
+/// Deletes a stream with all consumers.
+pub fn delete(url: &str, name: &str) {
+    with(url, async |context| {
+        context.delete_stream(name).await.unwrap();
+    });
+}
+
+/// Deletes a consumer of a stream.
+pub fn delete_consumer(url: &str, stream: &str, name: &str) {
+    with(url, async |context| {
+        let stream = context.get_stream(stream).await.unwrap();
+        stream.delete_consumer(name).await.unwrap();
+    });
+}
+
+/// Publishes a message with these bytes as headers, which no client would send.
+pub fn publish_raw(url: &str, subject: &str, headers: &[u8], payload: &[u8]) {
+    use std::io::{BufRead, BufReader};
+    let address = url.trim_start_matches("nats://");
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let mut sent = b"CONNECT {\"verbose\":false,\"headers\":true}\r\n".to_vec();
+    let (length, all) = (headers.len(), headers.len() + payload.len());
+    sent.extend_from_slice(format!("HPUB {subject} {length} {all}\r\n").as_bytes());
+    sent.extend_from_slice(headers);
+    sent.extend_from_slice(payload);
+    sent.extend_from_slice(b"\r\nPING\r\n");
+    stream.write_all(&sent).unwrap();
+    while !line.starts_with("PONG") {
+        line.clear();
+        assert!(
+            reader.read_line(&mut line).unwrap() > 0,
+            "the server hangs up"
+        );
+    }
+}
+
 /// Publishes numbers to a stream.
 pub fn fill(url: &str, name: &str, numbers: std::ops::Range<u64>) {
     with(url, async |context| {

@@ -1,5 +1,6 @@
 //! Source and sink on a real server.
 
 mod ground;
+mod positions;
 mod reading;
 mod writing;

@@ -1,0 +1,62 @@
+//! Finds messages that the client cannot read, and breaks its connection at.
+//!
+//! The client gives up its connection at a message whose headers are no text. It would get that message again for ever, and none
+//! behind it. The server hands out such a message by its number as well, in a form that the client does not look into.
+
+use std::time::Duration;
+
+use async_nats::Client;
+use async_nats::jetstream::stream::RawMessage;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize;
+use serde_json::json;
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// The answer to a request for a message.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    message: Option<RawMessage>,
+}
+
+/// A message as the server keeps it.
+#[derive(Debug)]
+pub(super) struct Raw {
+    pub number: u64,
+    pub subject: String,
+    pub payload: Vec<u8>,
+    /// In nanoseconds since 1970.
+    pub published: i128,
+    /// Its headers are no text.
+    pub is_unreadable: bool,
+}
+
+/// Returns the first message of a stream from this number on, of those on these subjects; `None` if there is none, or the server
+/// does not answer.
+pub(super) async fn next_raw(
+    client: &Client,
+    stream: &str,
+    from: u64,
+    subject: &str,
+) -> Option<Raw> {
+    let subject = match subject {
+        "" => ">",
+        subject => subject,
+    };
+    let request = json!({ "seq": from, "next_by_subj": subject }).to_string();
+    let asked = client.request(format!("$JS.API.STREAM.MSG.GET.{stream}"), request.into());
+    let answer = tokio::time::timeout(ANSWER, asked).await.ok()?.ok()?;
+    let answer: Answer = serde_json::from_slice(&answer.payload).ok()?;
+    let message = answer.message?;
+    let headers = message.headers.unwrap_or_default();
+    let headers = BASE64_STANDARD.decode(headers).ok()?;
+    Some(Raw {
+        number: message.sequence,
+        subject: message.subject,
+        payload: BASE64_STANDARD.decode(message.payload).ok()?,
+        published: message.time.unix_timestamp_nanos(),
+        is_unreadable: std::str::from_utf8(&headers).is_err(),
+    })
+}
