@@ -27,6 +27,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode, Result};
+use ardea_filesystem::Shown;
 use serde::Serialize;
 
 /// The dead letters of a job, each appended to the file at `path` as a line of JSON.
@@ -137,7 +138,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn cannot_write(path: &Path, error: io::Error) -> Error {
-    let what = format!("cannot write dead letters to {}", path.display());
+    let what = format!("cannot write dead letters to {}", path.shown());
     Error::new(ErrorCode::WriteFailed, what)
         .because(error)
         .hint("check the path and the disk")

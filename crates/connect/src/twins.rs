@@ -51,6 +51,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ardea_core::{Delivery, FileUse, Isolation, Sink};
+use ardea_filesystem::Shown;
 
 use crate::format::{Encode, JsonLines, Lines};
 use crate::outgo::{Writing, writing_options};
@@ -131,7 +132,7 @@ impl<T: Send + 'static, E: Encode<T>> TwinSink<T, E> {
     /// The sink, for a pipeline.
     pub fn build(self) -> Sink<T> {
         let path = self.plan.path.clone();
-        let name = format!("twins {}", path.display());
+        let name = format!("twins {}", path.shown());
         Sink::new(name, write::supply::<T, E>(self.plan, self.writing))
             .delivering(Delivery::ExactlyOnce)
             .using_files(move |_| vec![FileUse::Writes(path.clone())])

@@ -3,6 +3,7 @@
 //! * [`Permissions`]: mode, group and owner of a file, kept by the file that replaces it;
 //! * [`rename_to_free`]: a rename that replaces nothing;
 //! * [`probe`]: tries whether a folder has the [features](Feature) that a guarantee relies on, before anything is written there;
+//! * [`Shown`]: paths in messages, of which nothing is lost;
 //! * [`FileSystem`], [`System`]: the calls that a probe makes, so that a test can have them fail.
 //!
 //! # Invariants
@@ -26,8 +27,10 @@ mod calls;
 mod permissions;
 mod probe;
 mod rename;
+mod shown;
 
 pub use calls::{FileSystem, System};
 pub use permissions::Permissions;
 pub use probe::{Feature, lacks_locks, probe, probe_by};
 pub use rename::rename_to_free;
+pub use shown::{Shown, ShownPath};

@@ -76,7 +76,7 @@ pub fn probe_by(
 pub fn lacks_locks(path: &Path, error: &io::Error, what_for: &str) -> Option<Error> {
     use rustix::io::Errno;
     let errno = Errno::from_io_error(error)?;
-    let has_none = [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOLCK, Errno::INVAL].contains(&errno);
+    let has_none = [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOLCK].contains(&errno);
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ardea_core::{Error, ErrorCode, Result, real_path};
+use ardea_filesystem::Shown;
 
 /// The names that sinks of this process write to now.
 static CLAIMED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -47,7 +48,7 @@ fn claimed() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 fn taken(name: &Path) -> Error {
     Error::new(
         ErrorCode::InvalidJob,
-        format!("two sinks write to {}", name.display()),
+        format!("two sinks write to {}", name.shown()),
     )
     .hint(
         "give each its own file, which is called `….part` until it is whole, or merge their streams before one sink",

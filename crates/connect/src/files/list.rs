@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ardea_core::{Error, ErrorCode, Instance, Result};
+use ardea_filesystem::Shown;
 
 use super::part_file::PART_SUFFIX;
 
@@ -42,7 +43,7 @@ impl Listing {
         if is_its(left, &self.path) || is_its(&whole(left), &whole(&self.path)) {
             return Ok(());
         }
-        let (left, path) = (left.display(), self.path.display());
+        let (left, path) = (left.shown(), self.path.shown());
         Err(Error::new(
             ErrorCode::InvalidConfig,
             format!("the job has not read {left} to its end, and is to read {path} now"),
@@ -74,7 +75,7 @@ impl Listing {
 pub(super) fn cannot_read(path: &Path, error: std::io::Error) -> Error {
     Error::new(
         ErrorCode::ReadFailed,
-        format!("cannot read {}", path.display()),
+        format!("cannot read {}", path.shown()),
     )
     .because(error)
     .hint("check that it exists and may be read")
@@ -106,7 +107,7 @@ pub(super) fn list(path: &Path, suffix: Option<&str>) -> Result<Vec<PathBuf>> {
             .unwrap_or_default();
         return Err(Error::new(
             ErrorCode::ReadFailed,
-            format!("no file{which} in the directory {}", path.display()),
+            format!("no file{which} in the directory {}", path.shown()),
         )
         .hint("check the path and the suffix; hidden files and subdirectories are not read"));
     }

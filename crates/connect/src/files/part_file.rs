@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ardea_core::{Error, ErrorCode, Result, real_path};
-use ardea_filesystem::{Permissions, lacks_locks};
+use ardea_filesystem::{Permissions, Shown, lacks_locks};
 use flate2::write::GzEncoder;
 use rustix::fs::OFlags;
 
@@ -131,7 +131,7 @@ pub(crate) fn cannot_write(path: &Path, error: io::Error) -> Error {
     };
     Error::new(
         ErrorCode::WriteFailed,
-        format!("cannot write {}", path.display()),
+        format!("cannot write {}", path.shown()),
     )
     .because(error)
     .hint(hint)
@@ -205,7 +205,7 @@ fn locked(part: &Path, mode: u32, mut between: impl FnMut()) -> Result<File> {
 fn in_use(part: &Path) -> Error {
     let what = format!(
         "{} is being written by another job or instance",
-        part.display()
+        part.shown()
     );
     Error::new(ErrorCode::WriteFailed, what).hint("give each job its own path")
 }
@@ -237,7 +237,7 @@ impl PartFile {
         if path.is_dir() {
             return Err(Error::new(
                 ErrorCode::InvalidConfig,
-                format!("cannot write {}: it is a directory", path.display()),
+                format!("cannot write {}: it is a directory", path.shown()),
             )
             .hint("name a file in it, such as `records.jsonl`"));
         }
@@ -487,7 +487,7 @@ impl std::fmt::Debug for PartFile {
         write!(
             f,
             "PartFile({}, {} bytes)",
-            self.name().display(),
+            self.name().shown(),
             self.written
         )
     }

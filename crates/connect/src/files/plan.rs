@@ -1,9 +1,9 @@
 //! Where a file sink writes, and under which names.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,28 +56,27 @@ impl Plan {
     }
 
     /// The parts of a file's name around its numbers.
-    fn name_parts(&self, instance: Instance) -> (String, String) {
-        let name = self
-            .path
-            .file_name()
-            .unwrap_or(OsStr::new("out"))
-            .to_string_lossy();
-        let dot = name
-            .char_indices()
-            .skip(1)
-            .find(|(_, letter)| *letter == '.');
-        let (stem, extension) = name.split_at(dot.map_or(name.len(), |(at, _)| at));
-        let instance = match instance.parallelism {
-            1 => String::new(),
-            _ => format!("-{}", instance.index),
-        };
-        let suffix = self.compression.suffix();
-        let suffix = if extension.ends_with(suffix) {
-            ""
-        } else {
-            suffix
-        };
-        (format!("{stem}{instance}"), format!("{extension}{suffix}"))
+    fn name_parts(&self, instance: Instance) -> (Vec<u8>, Vec<u8>) {
+        // It need not be UTF-8.
+        let name = self.path.file_name().unwrap_or(OsStr::new("out"));
+        let name = name.as_bytes();
+        let dot = name.iter().skip(1).position(|byte| *byte == b'.');
+        let (stem, extension) = name.split_at(dot.map_or(name.len(), |at| at + 1));
+        let (mut before, mut after) = (stem.to_vec(), extension.to_vec());
+        if instance.parallelism > 1 {
+            before.extend_from_slice(format!("-{}", instance.index).as_bytes());
+        }
+        let suffix = self.compression.suffix().as_bytes();
+        if !after.ends_with(suffix) {
+            after.extend_from_slice(suffix);
+        }
+        (before, after)
+    }
+
+    /// Returns the path of a file of this name, given in pieces.
+    fn named(&self, pieces: &[&[u8]]) -> PathBuf {
+        self.path
+            .with_file_name(OsString::from_vec(pieces.concat()))
     }
 
     /// The file of an instance; the one of that number if they have numbers.
@@ -86,14 +85,13 @@ impl Plan {
             self.numbered(instance, &format!("{number:06}"))
         } else {
             let (before, after) = self.name_parts(instance);
-            self.path.with_file_name(format!("{before}{after}"))
+            self.named(&[&before, &after])
         }
     }
 
     fn numbered(&self, instance: Instance, number: &str) -> PathBuf {
         let (before, after) = self.name_parts(instance);
-        self.path
-            .with_file_name(format!("{before}-{number}{after}"))
+        self.named(&[&before, b"-", number.as_bytes(), &after])
     }
 
     /// The file of an instance that does not rotate, of a job whose number of instances has changed so often, or that has gone on so often
@@ -200,12 +198,13 @@ impl Plan {
         let mut free = 0;
         for path in self.beside()? {
             let name = path.file_name().unwrap_or_default();
-            let name = name.to_string_lossy();
-            let whole = name.strip_suffix(PART_SUFFIX).unwrap_or(&name);
+            let name = name.as_bytes();
+            let whole = name.strip_suffix(PART_SUFFIX.as_bytes()).unwrap_or(name);
             let digits = whole
-                .strip_prefix(&before)
-                .and_then(|rest| rest.strip_prefix('-'))
-                .and_then(|rest| rest.strip_suffix(&after));
+                .strip_prefix(&before[..])
+                .and_then(|rest| rest.strip_prefix(b"-"))
+                .and_then(|rest| rest.strip_suffix(&after[..]));
+            let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
             let number = digits.and_then(|digits| digits.parse::<u64>().ok());
             if let Some(next) = number.and_then(|number| number.checked_add(1)) {
                 free = free.max(next);

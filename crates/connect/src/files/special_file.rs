@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_filesystem::Shown;
 use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 
@@ -105,13 +106,13 @@ fn reader_gone(path: &Path, file: &File) -> Error {
     };
     let what = format!(
         "the reader of {} went away before all was written",
-        path.display()
+        path.shown()
     );
     Error::new(code, what).hint("keep the reader open until the last record has been written")
 }
 
 fn given_up(path: &Path, why: &str) -> Error {
-    let what = format!("writing {} was given up: {why}", path.display());
+    let what = format!("writing {} was given up: {why}", path.shown());
     Error::new(ErrorCode::Cancelled, what)
         .hint("have a program read it while the job runs, or write to a plain file")
 }

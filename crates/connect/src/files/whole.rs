@@ -5,7 +5,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_filesystem::{Permissions, rename_to_free};
+use ardea_filesystem::{Permissions, Shown, rename_to_free};
 
 use super::part_file::{cannot_lock, cannot_write, is_named, part_options};
 
@@ -24,7 +24,7 @@ impl Whole {
         if !is_named(&file, &part).map_err(|error| cannot_write(&path, error))? {
             let what = format!(
                 "{} was replaced or removed while it was written",
-                part.display()
+                part.shown()
             );
             return Err(Error::new(ErrorCode::WriteFailed, what).hint("give each job its own path"));
         }
@@ -110,7 +110,7 @@ pub(super) fn reopened(part: &Path, length: u64) -> Result<Option<File>> {
     if has < length {
         let what = format!(
             "{} has {has} bytes, where {length} had been written that count",
-            part.display()
+            part.shown()
         );
         return Err(Error::new(ErrorCode::WriteFailed, what).hint(
             "put the file back that was being written, or start the job without the snapshot",
@@ -126,7 +126,7 @@ pub(super) fn reopened(part: &Path, length: u64) -> Result<Option<File>> {
 fn still_held(part: &Path) -> Error {
     let what = format!(
         "{} is still held by a process of an earlier life of the job",
-        part.display()
+        part.shown()
     );
     Error::new(ErrorCode::StillHeld, what)
         .hint("the job goes on by itself when that process has ended; end it if it hangs")

@@ -12,6 +12,7 @@ use ardea_core::{
     Isolation, JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
     RestoredState, Result, Sink, StateShape,
 };
+use ardea_filesystem::Shown;
 
 use super::claim::Claim;
 use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write, with_suffix};
@@ -177,7 +178,7 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
             parallelism,
             ..
         } = self;
-        let name = format!("write {}", plan.path.display());
+        let name = format!("write {}", plan.path.shown());
         let files = plan.clone();
         let delivery = match plan.is_special(Instance::ONLY) {
             true => Delivery::AtLeastOnce,
@@ -304,7 +305,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
         let created = PartFile::create(path, self.plan.compression, go_on);
         created.map_err(|error| match error.code() {
             ErrorCode::Cancelled if !self.signals.is_cancelled() => {
-                let path = self.plan.path.display();
+                let path = self.plan.path.shown();
                 let what = format!(
                     "the job was to end, and nothing can be delivered: {path} has no reader"
                 );
@@ -391,7 +392,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
 fn next_path(plan: &Plan, instance: Instance, number: &mut u64) -> Result<PathBuf> {
     let path = plan.file(instance, *number);
     let Some(next) = number.checked_add(1) else {
-        let what = format!("no number is left for another {}", plan.path.display());
+        let what = format!("no number is left for another {}", plan.path.shown());
         return Err(Error::new(ErrorCode::WriteFailed, what)
             .hint("rename the file with the highest number, or write under another name"));
     };

@@ -25,6 +25,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
+use ardea_filesystem::Shown;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::ledger::{ENTRY, Entry, head, width_of};
@@ -330,7 +331,7 @@ impl Arbiter {
         if length > 0 {
             let what = format!(
                 "{} is there already, with {length} bytes",
-                self.path.display()
+                self.path.shown()
             );
             let error = Error::new(ErrorCode::InvalidJob, what);
             return Err(error.hint("remove it, or have the copies write another file"));
@@ -431,20 +432,20 @@ impl Arbiter {
     }
 
     fn is_held(&self) -> Error {
-        let what = format!("{} is held by another copy", self.path.display());
+        let what = format!("{} is held by another copy", self.path.shown());
         Error::new(ErrorCode::WriteFailed, what)
             .hint("a copy that was stopped in the middle of a slice has to go on, or to be killed")
     }
 
     fn is_damaged(&self) -> Error {
         let ledger = folder_of(&self.path).join(LEDGER);
-        let what = format!("{} is damaged", ledger.display());
+        let what = format!("{} is damaged", ledger.shown());
         Error::new(ErrorCode::WriteFailed, what)
             .hint("restore it together with the file, or have the copies write another file")
     }
 
     fn lost(&self, met: u64) -> Error {
-        let path = self.path.display();
+        let path = self.path.shown();
         let what = format!("{path} has fewer than {met} slices, and so many have been there");
         Error::new(ErrorCode::WriteFailed, what).hint(
             "put file and folder back as they were, or start all copies from the beginning, with another file",
@@ -455,7 +456,7 @@ impl Arbiter {
         let told = |width: Width| Duration::from_micros(width.micros().unsigned_abs());
         let what = format!(
             "{} has slices of {:?}, this copy would write some of {:?}",
-            self.path.display(),
+            self.path.shown(),
             told(width),
             told(self.width)
         );
@@ -474,7 +475,7 @@ impl Arbiter {
         );
         let what = format!(
             "the copies that write {} are not alike: from {start} to {end} {how}",
-            self.path.display()
+            self.path.shown()
         );
         Error::new(ErrorCode::InvalidJob, what).hint(
             "copies are the same program and read the same input from the same beginning; results may follow from records and their event times alone, \

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
+use ardea_filesystem::Shown;
 use serde::{Deserialize, Serialize};
 
 use super::arbiter::folder_of;
@@ -59,7 +60,7 @@ impl Seat {
                 Err(TryLockError::Error(error)) => return Err(cannot_write(&path, error)),
             }
         }
-        let what = format!("{MOST} copies write {} already", path.display());
+        let what = format!("{MOST} copies write {} already", path.shown());
         Err(Error::new(ErrorCode::LimitReached, what).hint("two are enough to outlive one"))
     }
 
@@ -111,7 +112,7 @@ pub fn copies(path: impl AsRef<Path>) -> Result<Vec<Twin>> {
     let path = path.as_ref();
     let folder = folder_of(path);
     let failed = |error: io::Error| {
-        let what = format!("no copies of a job are known that write {}", path.display());
+        let what = format!("no copies of a job are known that write {}", path.shown());
         Error::new(ErrorCode::ReadFailed, what)
             .because(error)
             .hint("name the file that their sink writes; the folder ….twins lies beside it")

@@ -13,6 +13,7 @@ use ardea_core::{
     Cut, CutDraft, CutWriter, Epoch, Error, ErrorCode, Instance, Progress, RestoredState, Result,
     StateShape,
 };
+use ardea_filesystem::Shown;
 use serde::{Deserialize, Serialize};
 
 use crate::files::part_file::{PartFile, cannot_write};
@@ -434,7 +435,7 @@ fn check_published(file: &KeptFile, place: Option<&KeptPlace>) -> Result<()> {
     }
     let what = format!(
         "{} was left on {}, with {} bytes of output that count, and is not seen here",
-        part.display(),
+        part.shown(),
         place.host,
         file.length
     );
@@ -446,7 +447,7 @@ fn check_published(file: &KeptFile, place: Option<&KeptPlace>) -> Result<()> {
 fn gone(part: &Path, length: u64) -> Error {
     let what = format!(
         "{} is gone, which held {length} bytes of output that count",
-        part.display()
+        part.shown()
     );
     Error::new(ErrorCode::WriteFailed, what)
         .hint("put the file back, or start the job without the snapshot")

@@ -395,3 +395,35 @@ fn what_is_written_reads_back_or_is_set_aside() {
     let back = back.run().unwrap().values();
     assert!(back[0].mean.is_nan() && back[1].mean.is_infinite() && back.len() == 4);
 }
+
+#[test]
+fn names_that_are_not_utf8_are_kept_and_shown_escaped() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(OsStr::from_bytes(b"M\xfcnchen.txt"));
+    let mut fed = Fed::start(write_lines(&path));
+    fed.feed([1, 2]).unwrap().finish().unwrap();
+    drop(fed);
+    let numbered = dir.path().join(OsStr::from_bytes(b"M\xfcnchen-000000.txt"));
+    for _ in 0..2 {
+        let mut fed = Fed::start(write_lines(&path).rotate_bytes(100));
+        fed.feed([3]).unwrap().finish().unwrap();
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n");
+    assert_eq!(fs::read_to_string(&numbered).unwrap(), "3\n");
+    assert_eq!(
+        fs::read_dir(dir.path()).unwrap().count(),
+        3,
+        "the numbers go on"
+    );
+    let mut back = Driven::<String>::start(files::lines(&path));
+    assert_eq!(back.run().unwrap().values(), ["1", "2"]);
+    let mut all = Driven::<String>::start(files::lines(dir.path()).suffix(".txt"));
+    assert_eq!(all.run().unwrap().values().len(), 4);
+
+    let below = path.join("out");
+    let error = Fed::<u8>::new(write_lines(below), context("s"));
+    let error = error.err().unwrap();
+    assert!(error.to_string().contains("M\\xFCnchen.txt"), "{error}");
+}
