@@ -15,7 +15,7 @@ use ardea_cuts::block_config;
 use ardea_packing::JobDemand;
 use ardea_recovery::{
     Dropping, address_of, is_missing, keep_apart, no_savepoint, note_remembered, open_place,
-    past_damage, place_of_savepoint, read_note, write_note,
+    open_to_write, past_damage, place_of_savepoint, read_note, write_note,
 };
 use ardea_savepoint::{
     JobStates, Savepoint, SavepointManifest, SavepointOf, StateDiff, copy, diff,
@@ -175,7 +175,7 @@ pub fn save(
         states,
         threads: threads(),
     };
-    let written = Savepoint::write(open_place(to)?, of).map_err(damaged)?;
+    let written = Savepoint::write(open_to_write(to)?, of).map_err(damaged)?;
     Ok(written.manifest().clone())
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_recovery::{address_of, is_missing, open_place};
+use ardea_recovery::{address_of, is_missing, open_place, open_to_write};
 use ardea_shelter::{Shelter, ShelterFolder};
 use ardea_snapshot::{FileName, FileState, Folder, Listed, seal, unseal};
 use bytes::Bytes;
@@ -21,9 +21,9 @@ const NAME: &str = "folder.probe";
 /// Makes a job's folder if it isn't there, and leaves the file by which others see that it is the same.
 ///
 /// # Errors
-/// If it can't be made or written.
+/// If it can't be made or written, or cannot keep what is promised of a written file.
 pub(crate) fn make_folder(path: &Path, job: &JobRef) -> Result<()> {
-    let folder = open_place(path)?;
+    let folder = open_to_write(path)?;
     folder.write(&file()?, &seal(KIND, FORMAT, job.key().as_bytes()))
 }
 

@@ -2,9 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_filesystem::Permissions;
 use serde::Serialize;
 
 use crate::{Batch, Labels, MetricsSink, SinkSetup, Value};
@@ -12,6 +14,7 @@ use crate::{Batch, Labels, MetricsSink, SinkSetup, Value};
 /// Writes each batch as a line of JSON to the end of a file.
 ///
 /// A file that would grow beyond its limit becomes `FILE.1`, that which has this name `FILE.2`, and so on; the oldest goes.
+/// A new file has the mode and group of the one before it.
 /// The limit is 64 MiB with four old files unless said otherwise. As `json-lines:FILE` in a list of sinks; `{container}` and
 /// other labels of the process in braces are replaced, so that each process of a job can have a file of its own. Two processes should
 /// not write one file: they would put it aside under each other's hands.
@@ -89,13 +92,14 @@ impl JsonLines {
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         let (file, size) = match self.file.take() {
             Some(open) => open,
-            None => open(&self.path)?,
+            None => open(&self.path, None)?,
         };
         let is_full = size > 0 && size + line.len() as u64 > self.most_bytes;
         let (mut file, size) = if is_full {
+            let kept = Permissions::from(&file.metadata()?);
             drop(file);
             self.rotate()?;
-            open(&self.path)?
+            open(&self.path, Some(kept))?
         } else {
             (file, size)
         };
@@ -132,9 +136,13 @@ fn no_label(name: &str, process: &Labels) -> Error {
 }
 
 /// Opens a file for appending, in a folder that is made if there is none, and cuts off a line that was not written to its end. Its size as well.
-fn open(path: &Path) -> io::Result<(File, u64)> {
+/// A file that follows another has the permissions of that from its first byte on.
+fn open(path: &Path, of: Option<Permissions>) -> io::Result<(File, u64)> {
     let mut options = OpenOptions::new();
     let options = options.read(true).append(true).create(true);
+    if of.is_some() {
+        options.mode(Permissions::UNTIL_GIVEN);
+    }
     let mut file = match (options.open(path), path.parent()) {
         (Err(error), Some(folder)) if error.kind() == io::ErrorKind::NotFound => {
             fs::create_dir_all(folder)?;
@@ -142,6 +150,9 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
         }
         (opened, _) => opened?,
     };
+    if let Some(permissions) = of {
+        permissions.give_to(&file)?;
+    }
     let mut size = file.metadata()?.len();
     let mut block = [0; 4_096];
     let whole = size;
@@ -310,6 +321,21 @@ mod tests {
         assert_eq!(first("m.jsonl.1"), json!(6.0));
         assert_eq!(first("m.jsonl.2"), json!(4.0));
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 3);
+    }
+
+    #[test]
+    fn a_file_that_follows_a_full_one_has_its_mode() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("m.jsonl");
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        for keep in [0, 1] {
+            let mut sink = JsonLines::new(&path).most_bytes(1).keep(keep);
+            sink.take(&batch(1.0)).expect("written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
+            sink.take(&batch(2.0)).expect("written");
+            assert_eq!((lines(&path).len(), mode(&path)), (1, 0o600));
+        }
     }
 
     #[test]

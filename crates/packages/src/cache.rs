@@ -33,6 +33,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_filesystem::{Feature, probe};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use tokio::time::{Instant, sleep};
 
@@ -78,10 +79,15 @@ impl Cache {
     /// The cache in this folder, which is made if it isn't there; what processes that died have left is removed. Blocks.
     ///
     /// # Errors
-    /// [`WriteFailed`](ErrorCode::WriteFailed).
+    /// [`WriteFailed`](ErrorCode::WriteFailed); [`StoreUnsuitable`](ErrorCode::StoreUnsuitable) if its file system has no locks or renames.
     pub fn open(folder: impl Into<PathBuf>, config: CacheConfig) -> Result<Self> {
         let folder = folder.into();
         let locks = folder.join("locks");
+        probe(
+            &locks,
+            &[Feature::Locks, Feature::Rename],
+            "the cache of packages",
+        )?;
         fs::create_dir_all(&locks).map_err(|error| unwritable(&locks, error))?;
         // Programs are run by their paths from other folders.
         let folder = folder

@@ -4,11 +4,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use ardea_core::Result;
+use ardea_filesystem::{Feature, probe};
 use bytes::Bytes;
-use tempfile::TempPath;
+use tempfile::{NamedTempFile, TempPath};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::digest::Hasher;
@@ -38,6 +40,8 @@ pub struct DirectoryStore {
     place: String,
     limits: Limits,
     verified: Verified,
+    /// Set when the file system has been tried.
+    is_suitable: Arc<OnceLock<()>>,
 }
 
 impl DirectoryStore {
@@ -49,6 +53,7 @@ impl DirectoryStore {
             folder,
             limits: options.limits,
             verified: Verified::default(),
+            is_suitable: Arc::default(),
         }
     }
 
@@ -77,19 +82,17 @@ impl DirectoryStore {
 
     /// A package that comes piece by piece.
     pub(crate) async fn receive(&self, digest: Digest) -> Result<Incoming> {
-        let folder = self.folder.clone();
+        let (folder, is_suitable) = (self.folder.clone(), Arc::clone(&self.is_suitable));
         let made = tokio::task::spawn_blocking(move || {
-            fs::create_dir_all(&folder)?;
-            sweep(&folder);
-            tempfile::Builder::new()
-                .prefix(INCOMING)
-                .permissions(fs::Permissions::from_mode(0o644))
-                .tempfile_in(&folder)
+            if is_suitable.get().is_none() {
+                probe(&folder, &FEATURES, "a package store")?;
+                // Another thread may have tried as well.
+                let _ = is_suitable.set(());
+            }
+            begin(&folder).map_err(|error| unwritable(&folder, error))
         });
         let made = made.await.map_err(interrupted)?;
-        let (file, path) = made
-            .map_err(|error| unwritable(&self.folder, error))?
-            .into_parts();
+        let (file, path) = made?.into_parts();
         Ok(Incoming {
             store: self.clone(),
             digest,
@@ -100,6 +103,19 @@ impl DirectoryStore {
             unsynced: 0,
         })
     }
+}
+
+/// What putting a package takes.
+const FEATURES: [Feature; 3] = [Feature::Rename, Feature::Sync, Feature::FolderSync];
+
+/// Begins a file that nobody takes for a package.
+fn begin(folder: &Path) -> io::Result<NamedTempFile> {
+    fs::create_dir_all(folder)?;
+    sweep(folder);
+    tempfile::Builder::new()
+        .prefix(INCOMING)
+        .permissions(fs::Permissions::from_mode(0o644))
+        .tempfile_in(folder)
 }
 
 fn is_whole(path: &Path, digest: &Digest, verified: &Verified) -> io::Result<bool> {

@@ -114,6 +114,24 @@ pub fn open_place(place: &Path) -> Result<Arc<dyn Folder>> {
     }
 }
 
+/// Opens a place as [`open_place`] does, for whoever is going to write there, and refuses one that cannot keep what is promised of a written file.
+///
+/// # Errors
+/// `StoreUnsuitable` with what is missing; what [`open_place`] returns.
+pub fn open_to_write(place: &Path) -> Result<Arc<dyn Folder>> {
+    let folder = open_place(place)?;
+    check_suitable(&*folder)?;
+    Ok(folder)
+}
+
+/// Tries whether a place is suitable. One that cannot be written now may be later, and is none of the unsuitable ones.
+pub(crate) fn check_suitable(folder: &dyn Folder) -> Result<()> {
+    match folder.probe() {
+        Err(error) if error.code() == ErrorCode::StoreUnsuitable => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// Opens the place of a savepoint that is there; makes none.
 ///
 /// # Errors

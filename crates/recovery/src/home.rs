@@ -17,6 +17,7 @@ use ardea_snapshot::{
 
 use crate::Survival;
 use crate::bringing::no_savepoint;
+use crate::bucket::check_suitable;
 use crate::lock::FolderLock;
 use crate::notes::noted_in;
 use crate::record::{EpochTold, KeptRecord, RecordFiles, RecordedEnd, Wrote};
@@ -57,10 +58,15 @@ impl Home {
             Place::Memory => (Arc::new(MemoryFolder::new()), None),
             Place::Folder(folder) => (no_savepoint(Arc::clone(folder))?, None),
             // Two processes that go on at once are told apart by the record: a version of it is written once.
-            Place::Bucket(address) => (no_savepoint(crate::bucket::open(address)?)?, None),
+            Place::Bucket(address) => {
+                let folder = no_savepoint(crate::bucket::open(address)?)?;
+                check_suitable(&*folder)?;
+                (folder, None)
+            }
             Place::Directory(path) => {
                 let folder = DiskFolder::open(path)?;
                 no_savepoint(Arc::new(folder.clone()))?;
+                check_suitable(&folder)?;
                 let lock = FolderLock::take(folder.path())?;
                 mailbox = Some(Mailbox::open(folder.path()));
                 (Arc::new(folder), Some(lock))

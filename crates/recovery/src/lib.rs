@@ -63,7 +63,8 @@ mod saving;
 pub use ardea_savepoint::Dropping;
 pub use bringing::no_savepoint;
 pub use bucket::{
-    address_of, check_address, is_missing, keep_apart, open_place, part_of, place_of_savepoint,
+    address_of, check_address, is_missing, keep_apart, open_place, open_to_write, part_of,
+    place_of_savepoint,
 };
 pub use embedded::Embedded;
 pub use failure::{past_damage, recover_command};

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_filesystem::lacks_locks;
 
 /// The file whose lock it is. It stays: whoever removed it might remove another's.
 const NAME: &str = "ardea.lock";
@@ -28,7 +29,8 @@ impl FolderLock {
     /// Takes the folder for this process.
     ///
     /// # Errors
-    /// `WrongState` if another process has it, with what that has said of itself; `WriteFailed` if it can't be locked.
+    /// `WrongState` if another process has it, with what that has said of itself; `StoreUnsuitable` if its file system has no locks, `WriteFailed`
+    /// if it can't be locked for another reason.
     pub(crate) fn take(folder: &Path) -> Result<Self> {
         FolderLock::take_as(folder, "")
     }
@@ -49,6 +51,9 @@ impl FolderLock {
     fn take_as(folder: &Path, what_for: &str) -> Result<Self> {
         let path = folder.join(NAME);
         let failed = |error: io::Error| {
+            if let Some(error) = lacks_locks(&path, &error, "the folder of a job") {
+                return error;
+            }
             let what = format!("{} can't be locked", path.display());
             Error::new(ErrorCode::WriteFailed, what)
                 .because(error)

@@ -10,7 +10,7 @@ use ardea_savepoint::{JobStates, Savepoint, SavepointManifest, SavepointOf};
 use ardea_snapshot::SnapshotId;
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::{address_of, keep_apart, open_place, place_of_savepoint};
+use crate::bucket::{address_of, keep_apart, open_to_write, place_of_savepoint};
 use crate::failure::past_damage;
 use crate::home::Visit;
 use crate::lock::FolderLock;
@@ -137,7 +137,7 @@ fn copy_of(folder: &Path, to: &Path) -> Result<SavepointManifest> {
         states: record.states_of(epoch).unwrap_or(&nothing),
         threads: ardea_engine::allowed_cores().len().clamp(1, 4),
     };
-    let made = Savepoint::write(open_place(to)?, of).map_err(damaged)?;
+    let made = Savepoint::write(open_to_write(to)?, of).map_err(damaged)?;
     Ok(made.manifest().clone())
 }
 

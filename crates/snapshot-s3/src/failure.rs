@@ -32,6 +32,26 @@ pub(crate) fn failed(code: ErrorCode, what: &str, place: &str, error: &StoreErro
         .hint(hint)
 }
 
+/// The store has no conditional writes.
+pub(crate) fn unconditional(place: &str, why: &str) -> Error {
+    let what = format!(
+        "the store of {place} has no conditional writes, which keep two processes from both going on with a job"
+    );
+    Error::new(ErrorCode::StoreUnsuitable, what)
+        .because(why)
+        .hint("use a store that has them (Amazon S3, MinIO, Ceph from version 19), or a folder on a disk")
+}
+
+/// Tells whether the store says that it does not know what it was asked for.
+pub(crate) fn is_not_implemented(error: &StoreError) -> bool {
+    let text = error.to_string();
+    matches!(
+        error,
+        StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }
+    ) || text.contains("NotImplemented")
+        || text.contains("501 Not Implemented")
+}
+
 /// Of one object it would be told otherwise.
 fn has_no_bucket(error: &StoreError) -> bool {
     matches!(error, StoreError::NotFound { .. }) || has_status(error, 404)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, mpsc};
 
 use ardea_core::{Error, ErrorCode, Result};
@@ -14,7 +15,7 @@ use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt, PutMode};
 use tokio::runtime::Runtime;
 
 use crate::address::{Credentials, Place};
-use crate::failure::failed;
+use crate::failure::{failed, is_not_implemented, unconditional};
 
 /// How many requests are under way at a time for one call.
 const AT_A_TIME: usize = 8;
@@ -88,6 +89,29 @@ impl S3Folder {
         self.prefix.clone().join(name.as_str())
     }
 
+    /// Writes a file twice, with other bytes the second time. Returns what came of both, and what is there then.
+    fn write_twice(&self, path: Path) -> Result<Tried> {
+        let store = Arc::clone(&self.store);
+        self.wait(async move {
+            let first = put(&store, &path, Bytes::from_static(FIRST)).await;
+            let second = match first {
+                Ok(()) => put(&store, &path, Bytes::from_static(SECOND)).await,
+                Err(error) => return Tried::Unwritable(error),
+            };
+            let found = match store.get(&path).await {
+                Ok(found) => found.bytes().await,
+                Err(error) => Err(error),
+            };
+            // One that can't be removed now is in nobody's way.
+            let _ = store.delete(&path).await;
+            match (second, found) {
+                (Err(_), Ok(found)) if found == FIRST => Tried::KeptApart,
+                (Ok(()), _) | (_, Ok(_)) => Tried::Replaced,
+                (Err(error), Err(_)) => Tried::Unwritable(error),
+            }
+        })
+    }
+
     fn unwritten(&self, what: &str, error: &StoreError) -> Error {
         failed(ErrorCode::WriteFailed, what, &self.place, error)
     }
@@ -113,6 +137,18 @@ impl S3Folder {
             .because(error)
         })
     }
+}
+
+const FIRST: &[u8] = b"a probe of this bucket, which may be removed\n";
+const SECOND: &[u8] = b"a second one\n";
+
+/// What came of writing an object twice on the condition that it is not there.
+enum Tried {
+    /// The second was refused, and the first is there.
+    KeptApart,
+    /// The condition was passed over.
+    Replaced,
+    Unwritable(StoreError),
 }
 
 /// Writes an object whose name is free, or which is there with the same bytes.
@@ -170,6 +206,26 @@ impl Folder for S3Folder {
         match failed {
             None => Ok(()),
             Some((name, error)) => Err(self.unwritten(name.as_str(), &error)),
+        }
+    }
+
+    fn probe(&self) -> Result<()> {
+        let token = RandomState::new().hash_one(std::process::id());
+        let path = self
+            .prefix
+            .clone()
+            .join(format!("probe-{token:016x}.probe"));
+        match self.write_twice(path)? {
+            Tried::KeptApart => Ok(()),
+            Tried::Replaced => Err(unconditional(
+                &self.place,
+                "it has replaced an object although it was asked not to (If-None-Match: *)",
+            )),
+            Tried::Unwritable(error) if is_not_implemented(&error) => {
+                let why = "it answers that it does not implement them (If-None-Match: *)";
+                Err(unconditional(&self.place, why))
+            }
+            Tried::Unwritable(error) => Err(self.unwritten("a probe", &error)),
         }
     }
 

@@ -18,6 +18,7 @@ use crate::{
     StateManager, StateOptions, StatePath, Version, Watcher, session_ending,
 };
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_filesystem::lacks_locks;
 use bell::Bell;
 use hub::Hub;
 use lives::Life;
@@ -34,6 +35,9 @@ const RETRY: [Duration; 4] = [
     Duration::from_millis(3),
     Duration::from_millis(10),
 ];
+
+/// What needs the features of the file system.
+const WHAT_FOR: &str = "a cluster's state in files";
 
 /// The state manager that keeps its tree in a directory.
 ///
@@ -56,8 +60,8 @@ struct Store {
 impl FileState {
     /// Opens the tree in this directory; a new or empty one becomes a root.
     ///
-    /// Fails with [`ErrorCode::InvalidConfig`] if the directory holds something else, and with
-    /// [`ErrorCode::StateUnavailable`] if it can't be used.
+    /// Fails with [`ErrorCode::InvalidConfig`] if the directory holds something else, with [`ErrorCode::StoreUnsuitable`] if its
+    /// file system lacks locks, renames or `fsync`, and with [`ErrorCode::StateUnavailable`] if it can't be used.
     pub async fn open(directory: &Path, options: StateOptions) -> Result<Self> {
         let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_path_buf());
         let place = Place::new(format!("files in {}", directory.display()));
@@ -70,6 +74,7 @@ impl FileState {
         });
         let looked = Arc::clone(&tree);
         blocking(&place, move || {
+            looked.check_suitable()?;
             std::fs::create_dir_all(&made)
                 .and_then(|()| looked.check_is_own())
                 .map_err(|error| unusable(&made, error))
@@ -107,7 +112,10 @@ impl Store {
             let mut waits = RETRY.into_iter();
             let mut wait = Duration::ZERO;
             loop {
-                let failed = |error| store.tree.place().unavailable(&doing, error);
+                let failed = |error| {
+                    let lacking = lacks_locks(&store.tree.lock_path(), &error, WHAT_FOR);
+                    lacking.unwrap_or_else(|| store.tree.place().unavailable(&doing, error))
+                };
                 if let Some(held) = store.tree.try_hold().map_err(failed)? {
                     return change(&held);
                 }

@@ -12,7 +12,7 @@ use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_savepoint::{Savepoint, SavepointManifest, SavepointOf};
 
 use super::Driver;
-use crate::bucket::{keep_apart, open_place};
+use crate::bucket::{keep_apart, open_to_write};
 use crate::failure::past_damage;
 use crate::life::Event;
 use crate::requests::Mailbox;
@@ -159,7 +159,7 @@ impl Driver<'_> {
             answer: Some(answer),
         };
         let work = move || {
-            let made = open_place(&to).and_then(|folder| {
+            let made = open_to_write(&to).and_then(|folder| {
                 let of = SavepointOf {
                     snapshot: &snapshot,
                     states: &states,

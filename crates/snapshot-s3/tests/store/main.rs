@@ -1,5 +1,7 @@
 //! Snapshots in a real object store.
 
+mod unconditional;
+
 use std::io::Write;
 use std::sync::{Arc, OnceLock};
 
@@ -87,6 +89,16 @@ fn a_bucket_keeps_the_promises_of_a_folder() {
         println!("{promise}");
         check(&open(server, &format!("promises/{number}")));
     }
+}
+
+#[test]
+fn a_usual_store_is_suitable_and_nothing_of_the_probe_is_left() {
+    let Some(server) = shared_server() else {
+        return;
+    };
+    let folder = open(server, "probed");
+    folder.probe().expect("suitable");
+    assert!(folder.is_empty().expect("listed"));
 }
 
 #[test]

@@ -18,6 +18,7 @@ use super::entry;
 use super::lives::{Life, Lives};
 use crate::{Expected, Node, Place, SessionId, StatePath, Version};
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_filesystem::{Feature, probe};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::error::Error as StdError;
@@ -95,6 +96,24 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a file system that can't keep a root, before one is made there.
+    pub(super) fn check_suitable(&self) -> Result<()> {
+        const FEATURES: [Feature; 4] = [
+            Feature::Locks,
+            Feature::Rename,
+            Feature::Sync,
+            Feature::FolderSync,
+        ];
+        if self.root.join("format").exists() {
+            return Ok(());
+        }
+        match probe(&self.root, &FEATURES, super::WHAT_FOR) {
+            Err(error) if error.code() == ErrorCode::StoreUnsuitable => Err(error),
+            // What else is wrong is said where it is used.
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Tries to get the lock; `None` if somebody else has it.
