@@ -52,6 +52,11 @@ need_packages() {
 # jars NAME DEPENDENCIES: fetches a program's jars from Maven once, and prints their folder.
 jars() {
     local folder=$CACHE/$1
+    # What is there needs no lock: another script may hold it for minutes.
+    if [ -e "$folder/.complete" ]; then
+        echo "$folder/jars"
+        return
+    fi
     alone >&2
     if [ ! -e "$folder/.complete" ]; then
         rm -rf "$folder"
@@ -97,9 +102,10 @@ beside() {
     trap "stop $COMPANIONS" EXIT
 }
 
-# serve FOLDER READY COMMAND...: runs a server until standard input ends. Prints `ready PID` once READY succeeds.
+# serve FOLDER READY COMMAND...: runs a server until standard input ends. Prints `ready PID` once READY succeeds, for which it has
+# ARDEA_SERVICES_START_SECONDS (60).
 serve() {
-    local folder=$1 ready=$2 pid end=$((SECONDS + 60))
+    local folder=$1 ready=$2 pid end=$((SECONDS + ${ARDEA_SERVICES_START_SECONDS:-60}))
     shift 2
     "$@" >>"$folder/log" 2>&1 </dev/null 9>&- &
     pid=$!
