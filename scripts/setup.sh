@@ -82,6 +82,12 @@ need_protoc() {
         say "without protoc the client of etcd will be skipped"
 }
 
+# The client of Kafka is compiled with the headers of OpenSSL. What is built goes on without it, and says so (scripts/workspace.sh).
+need_openssl() {
+    pkg-config --exists openssl 2>/dev/null || install "for the client of Kafka" libssl-dev pkg-config make ||
+        say "without OpenSSL's headers the client of Kafka will be skipped"
+}
+
 need_component() {
     [ -x "$(rustc --print sysroot)/bin/$2" ] && return
     if command -v rustup >/dev/null; then
@@ -124,15 +130,18 @@ build | bench | loom)
 docs)
     need_rust
     need_protoc
+    need_openssl
     ;;
 test)
     need_rust
     need_protoc
+    need_openssl
     need_python
     ;;
 lint)
     need_rust
     need_protoc
+    need_openssl
     need_component rustfmt cargo-fmt
     need_component clippy cargo-clippy
     need_cargo_deny

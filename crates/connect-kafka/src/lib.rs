@@ -40,20 +40,31 @@
 #![forbid(unsafe_code)]
 
 mod costs;
+mod dead_letters;
+mod discovery;
+mod fingerprint;
+mod headers;
+mod identity;
+mod lost;
 mod message;
 mod partitions;
 mod positions;
-mod scout;
+mod security;
 mod settings;
 mod sink;
 mod source;
 mod teller;
+mod topics;
 
 pub use costs::SourceCosts;
+pub use dead_letters::{DeadLetterTopic, dead_letters};
+pub use lost::OnLostPosition;
 pub use message::{Message, Record};
 pub use positions::{Bookmark, Positions, Start};
+pub use security::{Sasl, Tls};
 pub use sink::{KafkaSink, Outgoing, write};
 pub use source::{Decoder, KafkaSource, read};
+pub use topics::Topics;
 
 use std::time::Duration;
 

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use ardea_core::{Timestamp, Watermark, WatermarkMerge};
 
-use crate::scout::{Found, Reached};
+use crate::discovery::{Found, LogMark, Reached};
+use crate::fingerprint::Fingerprint;
+use crate::identity::Identities;
+use crate::topics::PartitionId;
 
 /// Who has not looked for so long has been stopped, or has not been read: that is no silence.
 const LOOKS_WITHIN: Duration = Duration::from_secs(1);
@@ -39,21 +42,47 @@ enum State {
 
 #[derive(Debug)]
 struct Slot {
-    partition: i32,
+    id: PartitionId,
     next: i64,
     /// Where a bounded source stops.
     end: Option<i64>,
     highest: Timestamp,
+    log: LogMark,
     is_touched: bool,
+    /// There is no such partition any more.
+    is_gone: bool,
     state: State,
+}
+
+impl Slot {
+    fn new(found: Found, is_bounded: bool) -> Self {
+        let mut slot = Slot {
+            id: found.id,
+            next: found.next,
+            end: is_bounded.then_some(found.end),
+            highest: found.highest,
+            log: found.log,
+            // What was known of its time is known again.
+            is_touched: found.highest.is_event_time(),
+            is_gone: false,
+            state: State::Behind,
+        };
+        if slot.end.is_some_and(|end| slot.next >= end) {
+            slot.finish();
+        }
+        slot
+    }
+
+    fn finish(&mut self) {
+        self.state = State::Done;
+        self.is_touched = true;
+    }
 }
 
 /// The partitions of one instance. Each has an input of the merge of watermarks.
 #[derive(Debug)]
 pub(crate) struct Partitions {
     slots: Vec<Slot>,
-    /// The slot that was asked for last.
-    latest: usize,
     merge: WatermarkMerge,
     timing: Timing,
     /// When it was said that all are silent.
@@ -66,7 +95,6 @@ impl Partitions {
     pub fn new(timing: Timing) -> Self {
         Partitions {
             slots: Vec::new(),
-            latest: 0,
             merge: WatermarkMerge::new(0),
             timing,
             said_idle: None,
@@ -74,46 +102,52 @@ impl Partitions {
         }
     }
 
-    /// A partition more; `is_bounded` if only what it holds now is to be read. False if there is nothing to read in it.
+    /// A partition more; `is_bounded` if only what it holds now is to be read. Returns whether there is something to read in it.
     pub fn add(&mut self, found: Found, is_bounded: bool) -> bool {
         self.merge.add();
         self.said_idle = None;
-        let mut slot = Slot {
-            partition: found.partition,
-            next: found.next,
-            end: is_bounded.then_some(found.end),
-            highest: found.highest,
-            // What was known of its time is known again.
-            is_touched: found.highest.is_event_time(),
-            state: State::Behind,
-        };
-        let is_empty = slot.end.is_some_and(|end| slot.next >= end);
-        if is_empty {
-            slot.state = State::Done;
-            slot.is_touched = true;
-        }
-        self.slots.push(slot);
-        !is_empty
+        self.slots.push(Slot::new(found, is_bounded));
+        self.slots
+            .last()
+            .is_some_and(|slot| slot.state != State::Done)
     }
 
-    /// Where a partition is: mostly where the last one was, as messages come in runs.
-    #[inline]
-    fn index(&mut self, partition: i32) -> Option<usize> {
-        if self.slots.get(self.latest)?.partition != partition {
-            self.latest = self
-                .slots
-                .iter()
-                .position(|slot| slot.partition == partition)?;
+    /// How many there have been.
+    pub fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The place of a partition.
+    pub fn index(&self, id: &PartitionId) -> Option<usize> {
+        let is_it = |slot: &Slot| slot.id == *id && !slot.is_gone;
+        self.slots.iter().position(is_it)
+    }
+
+    /// A partition goes on elsewhere; false if it has been read to its end.
+    pub fn reset(&mut self, index: usize, found: Found) -> bool {
+        let slot = &mut self.slots[index];
+        if slot.state == State::Done {
+            return false;
         }
-        Some(self.latest)
+        let fresh = Slot::new(found, slot.end.is_some());
+        *slot = Slot {
+            highest: slot.highest.max(fresh.highest),
+            is_touched: true,
+            ..fresh
+        };
+        slot.state != State::Done
+    }
+
+    /// There is no such partition any more: nothing of it is waited for or remembered.
+    pub fn remove(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        slot.is_gone = true;
+        slot.finish();
     }
 
     /// A message came; false if it lies behind what is to be read.
     #[inline]
-    pub fn message(&mut self, partition: i32, offset: i64, time: Timestamp) -> bool {
-        let Some(index) = self.index(partition) else {
-            return false;
-        };
+    pub fn message(&mut self, index: usize, offset: i64, time: Timestamp) -> bool {
         let slot = &mut self.slots[index];
         if slot.state == State::Done {
             return false;
@@ -132,17 +166,58 @@ impl Partitions {
         true
     }
 
-    /// All that a partition holds has been read.
-    pub fn at_end(&mut self, partition: i32, now: Duration) {
-        if let Some(index) = self.index(partition) {
-            let slot = &mut self.slots[index];
-            match slot.state {
-                State::Behind if slot.end.is_some() => {
-                    slot.state = State::Done;
-                    slot.is_touched = true;
-                }
-                State::Behind => slot.state = State::AtEnd(now),
-                State::AtEnd(_) | State::Idle | State::Done => {}
+    /// The record that a partition gave last.
+    pub fn last_was(&mut self, index: usize, last: Fingerprint) {
+        self.slots[index].log.last = Some(last);
+    }
+
+    /// All that a partition holds has been read. Returns what comes next and where a bounded source was to end, if that lies further on.
+    pub fn at_end(&mut self, index: usize, now: Duration) -> Option<(i64, i64)> {
+        let slot = &mut self.slots[index];
+        match (slot.state, slot.end) {
+            (State::Behind, Some(end)) => return Some((slot.next, end)),
+            (State::Behind, None) => slot.state = State::AtEnd(now),
+            (State::AtEnd(_) | State::Idle | State::Done, _) => {}
+        }
+        None
+    }
+
+    /// What lacks of a partition up to where it was to be read are no records.
+    pub fn ended(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        if slot.end.is_some() {
+            slot.finish();
+        }
+    }
+
+    /// Returns the partition at a place and the offset that comes next in it.
+    pub fn at(&self, index: usize) -> (&PartitionId, i64) {
+        let slot = &self.slots[index];
+        (&slot.id, slot.next)
+    }
+
+    /// Returns the places of a topic's partitions.
+    pub fn of_topic(&self, topic: &str) -> Vec<usize> {
+        let is_of_it = |slot: &Slot| &*slot.id.topic == topic && slot.state != State::Done;
+        let slots = self.slots.iter().enumerate();
+        slots
+            .filter(|(_, slot)| is_of_it(slot))
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    /// Notes topic ids and leader epochs that have become known.
+    pub fn learn(&mut self, identities: &Identities) {
+        for slot in &mut self.slots {
+            let (topic, number) = (&*slot.id.topic, slot.id.number);
+            let is = identities.id(topic);
+            if slot.log.topic_id.is_none() {
+                slot.log.topic_id.clone_from(&is);
+            }
+            // A position in the topic before this one keeps what tells it.
+            if slot.log.topic_id == is {
+                let epoch = identities.leader_epoch(topic, number);
+                slot.log.leader_epoch = epoch.or(slot.log.leader_epoch);
             }
         }
     }
@@ -208,20 +283,21 @@ impl Partitions {
     }
 
     /// How far each is.
-    pub fn reached(&self) -> impl Iterator<Item = (i32, Reached)> + '_ {
+    pub fn reached(&self) -> impl Iterator<Item = (PartitionId, Reached)> + '_ {
         let reached = |slot: &Slot| Reached {
             next: slot.next,
             end: slot.end,
             highest: slot.highest,
+            log: slot.log.clone(),
         };
-        self.slots
-            .iter()
-            .map(move |slot| (slot.partition, reached(slot)))
+        let slots = self.slots.iter().filter(|slot| !slot.is_gone);
+        slots.map(move |slot| (slot.id.clone(), reached(slot)))
     }
 
     /// The offset that comes next in each.
-    pub fn positions(&self) -> impl Iterator<Item = (i32, i64)> + '_ {
-        self.slots.iter().map(|slot| (slot.partition, slot.next))
+    pub fn positions(&self) -> impl Iterator<Item = (&PartitionId, i64)> + '_ {
+        let slots = self.slots.iter().filter(|slot| !slot.is_gone);
+        slots.map(|slot| (&slot.id, slot.next))
     }
 }
 
@@ -233,7 +309,8 @@ mod tests {
 
     fn found(partition: i32, next: i64, end: i64) -> Found {
         Found {
-            partition,
+            id: PartitionId::new("t", partition),
+            log: LogMark::default(),
             start: Offset::Beginning,
             next,
             end,
@@ -250,6 +327,10 @@ mod tests {
             partitions.add(found(partition, 0, 2), is_bounded);
         }
         partitions
+    }
+
+    fn nexts(partitions: &Partitions) -> Vec<i64> {
+        partitions.positions().map(|(_, next)| next).collect()
     }
 
     fn at(secs: i64) -> Timestamp {
@@ -283,17 +364,17 @@ mod tests {
     fn what_was_known_of_time_is_known_again() {
         let mut before = partitions(1, false);
         assert!(before.message(0, 0, at(100)));
-        let (partition, reached) = before.reached().next().unwrap();
+        let (id, reached) = before.reached().next().unwrap();
         let mut after = partitions(0, false);
         after.add(
             Found {
                 highest: reached.highest,
-                ..found(partition, reached.next, 2)
+                ..found(id.number, reached.next, 2)
             },
             false,
         );
         assert_eq!(after.time(SOON), said(99));
-        assert_eq!(after.positions().collect::<Vec<_>>(), [(0, 1)]);
+        assert_eq!(nexts(&after), [1]);
     }
 
     #[test]
@@ -305,7 +386,7 @@ mod tests {
         assert_eq!(partitions.time(SOON), said(49));
         assert!(partitions.message(1, 1, at(200)));
         assert_eq!(partitions.time(SOON), said(99));
-        assert_eq!(partitions.positions().collect::<Vec<_>>(), [(0, 1), (1, 2)]);
+        assert_eq!(nexts(&partitions), [1, 2]);
     }
 
     #[test]
@@ -372,8 +453,10 @@ mod tests {
         assert!(!partitions.are_done());
         assert!(partitions.message(1, 0, at(9)));
         assert_eq!(partitions.time(SOON), said(8), "the others hold nobody");
-        partitions.at_end(1, SOON);
-        assert!(partitions.are_done(), "the last offset may be no record");
+        assert_eq!(partitions.at_end(1, SOON), Some((1, 2)));
+        assert!(!partitions.are_done(), "it is not known what lacks");
+        partitions.ended(1);
+        assert!(partitions.are_done(), "the last offset is no record");
         assert_eq!(partitions.time(SOON), Saying::default());
     }
 
@@ -382,5 +465,36 @@ mod tests {
         let mut partitions = partitions(1, false);
         partitions.message(0, 0, Timestamp::MIN);
         assert_eq!(partitions.time(SOON), Saying::default());
+    }
+
+    #[test]
+    fn a_position_that_was_lost_goes_on_elsewhere_and_remembers_its_new_log() {
+        let mut partitions = partitions(2, false);
+        let identities = Identities::default();
+        identities.note("Topic t changed id from AAAAAAAAAAAAAAAAAAAAAA to A");
+        partitions.message(0, 0, at(100));
+        partitions.learn(&identities);
+        identities.note("Topic t changed id from A to B");
+        identities.note("Topic t [0] Leader 1 Epoch 3");
+        partitions.learn(&identities);
+        let mark = |partitions: &Partitions| partitions.reached().next().unwrap().1.log;
+        assert_eq!(mark(&partitions).topic_id.as_deref(), Some("A"));
+        assert_eq!(mark(&partitions).leader_epoch, None);
+        assert_eq!(partitions.of_topic("t"), [0, 1]);
+        assert!(partitions.reset(0, found(0, 7, 9)));
+        partitions.learn(&identities);
+        assert_eq!(mark(&partitions).topic_id.as_deref(), Some("B"));
+        assert_eq!(mark(&partitions).leader_epoch, Some(3));
+        assert_eq!(nexts(&partitions), [7, 0]);
+        partitions.message(1, 0, at(50));
+        assert_eq!(
+            partitions.time(SOON),
+            said(49),
+            "its time is that of before"
+        );
+        partitions.remove(1);
+        assert_eq!(partitions.time(SOON), said(99), "it is not waited for");
+        assert_eq!(nexts(&partitions), [7]);
+        assert_eq!(partitions.index(&PartitionId::new("t", 1)), None);
     }
 }

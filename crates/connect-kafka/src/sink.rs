@@ -1,10 +1,12 @@
 //! Writes to a topic.
 
 mod aborts;
+mod answers;
 mod batch;
 mod deliveries;
 mod limits;
 mod once;
+mod requirements;
 mod transactions;
 mod write;
 
@@ -15,6 +17,8 @@ use ardea_core::{
     Delivery, Instance, Isolation, OnError, Parallelism, Processor, Result, Sink, Timestamp,
 };
 
+use crate::headers;
+use crate::security::{Sasl, Tls};
 use crate::settings::Settings;
 use write::WriteP;
 
@@ -47,6 +51,8 @@ pub struct Outgoing {
     key: Option<Vec<u8>>,
     value: Option<Vec<u8>>,
     partition: Option<i32>,
+    /// Encoded by [`headers::put`].
+    headers: Vec<u8>,
     spare_key: Vec<u8>,
     spare_value: Vec<u8>,
 }
@@ -80,6 +86,33 @@ impl Outgoing {
         self.value.get_or_insert_with(|| std::mem::take(spare))
     }
 
+    /// Adds a header behind those that there are. A name may occur several times.
+    ///
+    /// ```
+    /// use ardea_connect_kafka::write;
+    ///
+    /// let sink = write("localhost:9092", "alarms", |(trace, text): &(String, String), out| {
+    ///     out.header("trace", trace).value(text);
+    ///     Ok(())
+    /// });
+    /// ```
+    pub fn header(&mut self, name: impl AsRef<str>, value: impl AsRef<[u8]>) -> &mut Self {
+        headers::put(&mut self.headers, name.as_ref(), Some(value.as_ref()));
+        self
+    }
+
+    /// Adds a header that has no value.
+    pub fn header_without_value(&mut self, name: impl AsRef<str>) -> &mut Self {
+        headers::put(&mut self.headers, name.as_ref(), None);
+        self
+    }
+
+    /// The bytes of key, value and headers.
+    fn byte_len(&self) -> usize {
+        let length = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
+        length(&self.key) + length(&self.value) + self.headers.len()
+    }
+
     /// Sets the partition. Without it the key decides, and without a key librdkafka spreads messages.
     pub fn partition(&mut self, partition: i32) -> &mut Self {
         self.partition = Some(partition);
@@ -97,6 +130,7 @@ impl Outgoing {
             self.spare_value.clear();
         }
         self.partition = None;
+        self.headers.clear();
     }
 }
 
@@ -113,6 +147,9 @@ impl Outgoing {
 ///   is refused at once, as brokers say how large one may be; with a compression that is only known when it is sent.
 /// * Brokers that are away are waited for, without end unless the property `delivery.timeout.ms` sets one; when librdkafka's queue is full the
 ///   job waits as well. A delivery that fails for good fails the job, and names the record's position.
+/// * Before anything is written brokers are asked whether they can do what the job promises; what they can't fails the job, and says what to
+///   change: a topic that is not there, a `transaction.max.timeout.ms` below the producer's `transaction.timeout.ms`. A topic whose
+///   acknowledged records could be lost with one broker (`min.insync.replicas`) is warned of.
 /// * A message has the event time of its record, if that has one, in milliseconds; times before 1970 become its first millisecond.
 /// * At its end the job waits until all has been acknowledged. A job that is cancelled does not.
 #[derive(Debug)]
@@ -177,6 +214,18 @@ where
         self
     }
 
+    /// Encrypts the connections to brokers.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.plan.settings.set_tls(tls);
+        self
+    }
+
+    /// Sets the user that connects to brokers.
+    pub fn sasl(mut self, sasl: Sasl) -> Self {
+        self.plan.settings.set_sasl(sasl);
+        self
+    }
+
     /// Sets a property of librdkafka's producer, such as `compression.type`.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.plan.settings.set(name.into(), value.into());
@@ -227,10 +276,14 @@ mod tests {
     #[test]
     fn a_message_keeps_nothing_of_the_one_before_it_but_the_memory() {
         let mut out = Outgoing::default();
-        out.key("a long enough key").value("v").partition(3);
+        out.key("a long enough key")
+            .value("v")
+            .partition(3)
+            .header("h", "1");
         let memory = out.key_mut().as_ptr();
         out.clear();
         assert_eq!((&out.key, &out.value, out.partition), (&None, &None, None));
+        assert_eq!(out.byte_len(), 0);
         out.key("k");
         assert_eq!(out.key.as_deref(), Some(&b"k"[..]));
         assert_eq!(out.key_mut().as_ptr(), memory);

@@ -12,23 +12,32 @@ use ardea_core::{
 use serde::de::DeserializeOwned;
 
 use crate::costs::SourceCosts;
+use crate::lost::OnLostPosition;
 use crate::message::{Message, Record};
 use crate::partitions::Timing;
 use crate::positions::{Bookmark, Start};
+use crate::security::{Sasl, Tls};
 use crate::settings::Settings;
+use crate::topics::Topics;
 use read::ReadP;
 
 /// A function that makes records of messages, or says why one is no record.
 pub type Decoder<T> = fn(&Message<'_>) -> Result<T, String>;
 
-/// The messages of a topic, as they are. `brokers` are some of the cluster's, such as `"kafka-1:9092,kafka-2:9092"`.
+/// The messages of a topic, of several, or of all whose names match a [pattern](Topics::matching), as they are. `brokers` are some of the
+/// cluster's, such as `"kafka-1:9092,kafka-2:9092"`.
 pub fn read(
     brokers: impl Into<String>,
-    topic: impl Into<String>,
+    topics: impl Into<Topics>,
 ) -> KafkaSource<Record, Decoder<Record>, Unbounded> {
+    let topics = topics.into();
     KafkaSource {
         plan: Plan {
-            settings: Settings::new(brokers.into(), topic.into()),
+            settings: Settings::new(brokers.into(), topics.to_string()),
+            topics,
+            on_lost: OnLostPosition::default(),
+            needs_timestamps: false,
+            skips_damage: false,
             start: Start::default(),
             is_bounded: false,
             timing: Timing {
@@ -42,15 +51,15 @@ pub fn read(
             costs: None,
         },
         parallelism: Parallelism::ONE,
-        decode: |message| Ok(Record::from(message)),
+        decode: |message| Record::try_from(message),
         kind: PhantomData,
     }
 }
 
-/// A source that reads the partitions of a topic.
+/// A source that reads the partitions of topics.
 ///
-/// * Partition *p* is read by the instance *p* modulo their number. Partitions that are added to the topic are found while it runs, and
-///   read from their beginning.
+/// * Partition *p* of a topic is read by the instance *p* modulo their number; partitions of several topics are spread from different places on.
+///   Partitions that are added to a topic, and topics that a pattern matches, are found while it runs, and read from their beginning.
 /// * Each record has the time of its message. The source keeps a watermark for each partition and passes their minimum on; use
 ///   `with_source_time` on the stream. A partition at whose end nothing has come for a while is not waited for; one whose broker is
 ///   away, or that is behind, is.
@@ -59,7 +68,13 @@ pub fn read(
 ///   since are read from their beginning. A bounded one ends where it was to end. When an epoch is committed, its offsets are committed to
 ///   Kafka as well, under the [group](Self::group): for people who look at it; the job does not read them. Other jobs commit nothing.
 /// * Only what was committed by transactions is read, unless the property `isolation.level` says otherwise.
-/// * Brokers that are away are waited for. The topic has to exist. A position that the topic no longer holds fails the job.
+/// * Brokers that are away are waited for. Topics that are named have to exist.
+/// * A position that does not mean any more what it meant fails the job, unless [`on_lost_position`](Self::on_lost_position) says
+///   otherwise: the topic was deleted and made anew, has fewer partitions, its log was truncated, or retention has removed what comes next.
+///   Topic id, leader epoch and the last record that was read are remembered with each offset, and compared when a job goes on.
+/// * A bounded source that has not read all that was promised fails.
+/// * A message that can't be decoded, whose timestamp no record can have, or whose headers can't be read, is a bad record:
+///   see [`on_error`](Self::on_error).
 /// * A job that drains stops at once: what was fetched and not emitted is still in the topic.
 #[derive(Debug)]
 pub struct KafkaSource<T, F, B> {
@@ -73,6 +88,12 @@ pub struct KafkaSource<T, F, B> {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub settings: Settings,
+    pub topics: Topics,
+    pub on_lost: OnLostPosition,
+    /// A message without a timestamp is none that can be used.
+    pub needs_timestamps: bool,
+    /// A batch that can't be read is left out.
+    pub skips_damage: bool,
     pub start: Start,
     pub is_bounded: bool,
     pub timing: Timing,
@@ -120,6 +141,25 @@ impl<T, F, B> KafkaSource<T, F, B> {
         self
     }
 
+    /// Sets what to do when a position does not mean any more what it meant: the job fails by default.
+    pub fn on_lost_position(mut self, on_lost: OnLostPosition) -> Self {
+        self.plan.on_lost = on_lost;
+        self
+    }
+
+    /// Leaves out a batch that can't be read: its checksum is wrong, or its compression is unknown or damaged. Its offsets become one dead
+    /// letter, or what [`on_error`](Self::on_error) says. Without this setting such a batch fails the job.
+    pub fn skip_damaged_batches(mut self) -> Self {
+        self.plan.skips_damage = true;
+        self
+    }
+
+    /// Treats a message without a timestamp as one that can't be decoded: so one such does not come to a window, which would fail the job.
+    pub fn require_timestamps(mut self) -> Self {
+        self.plan.needs_timestamps = true;
+        self
+    }
+
     /// Ends when all has been read that the topic held when the job started.
     pub fn until_present(mut self) -> KafkaSource<T, F, Bounded> {
         self.plan.is_bounded = true;
@@ -149,8 +189,9 @@ impl<T, F, B> KafkaSource<T, F, B> {
         self
     }
 
-    /// Sets the consumer group under which a job that keeps its state commits the offsets of its epochs to Kafka, so that tools can show how far
-    /// behind it is: `ardea-JOB` by default, or the one of [`Start::Stored`]. A group that has members can't be used.
+    /// Sets the consumer group to which offsets are committed, so that tools can show how far behind the job is. A job that keeps its state
+    /// commits those of an epoch when that is committed: to `ardea-JOB` by default, or to the group of [`Start::Stored`]. A job that keeps
+    /// none commits every five seconds and at its end, and only to a group that is named here. A group that has members can't be used.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.plan.group = Some(group.into());
         self
@@ -166,6 +207,18 @@ impl<T, F, B> KafkaSource<T, F, B> {
     /// counted, or the job fails.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.plan.on_error = on_error;
+        self
+    }
+
+    /// Encrypts the connections to brokers.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.plan.settings.set_tls(tls);
+        self
+    }
+
+    /// Sets the user that connects to brokers.
+    pub fn sasl(mut self, sasl: Sasl) -> Self {
+        self.plan.settings.set_sasl(sasl);
         self
     }
 
@@ -198,7 +251,7 @@ impl<T, F, B> KafkaSource<T, F, B> {
             decode,
             ..
         } = self;
-        let name = format!("kafka {}", plan.settings.topic);
+        let name = format!("kafka {}", plan.topics);
         let decode = Arc::new(decode);
         let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
             Ok(Box::new(ReadP::new(plan.clone(), Arc::clone(&decode))))

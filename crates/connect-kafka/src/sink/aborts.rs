@@ -52,6 +52,9 @@ pub(super) fn comes_again(code: Option<RDKafkaErrorCode>) -> bool {
                 | RDKafkaErrorCode::PolicyViolation
                 | RDKafkaErrorCode::SecurityDisabled
                 | RDKafkaErrorCode::UnsupportedForMessageFormat
+                | RDKafkaErrorCode::UnsupportedFeature
+                | RDKafkaErrorCode::UnsupportedVersion
+                | RDKafkaErrorCode::InvalidTransactionTimeout
         )
     )
 }

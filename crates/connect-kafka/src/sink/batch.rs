@@ -8,8 +8,8 @@ use super::Outgoing;
 
 /// How many bytes a block has, about, when another one begins.
 const BLOCK_BYTES: usize = 64 << 10;
-/// How many bytes a message takes besides its key and its value.
-const HEAD: usize = 28;
+/// How many bytes a message takes besides its key, its value and its headers.
+const HEAD: usize = 32;
 /// In the place of a length: there is none.
 const NONE: u32 = u32::MAX;
 
@@ -22,6 +22,8 @@ pub(crate) struct Waiting<'a> {
     pub partition: Option<i32>,
     pub key: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
+    /// As [`headers`](crate::headers) lay them into one buffer.
+    pub headers: &'a [u8],
 }
 
 impl<'a> Waiting<'a> {
@@ -33,6 +35,7 @@ impl<'a> Waiting<'a> {
             partition: out.partition,
             key: out.key.as_deref(),
             value: out.value.as_deref(),
+            headers: &out.headers,
         }
     }
 
@@ -47,13 +50,16 @@ impl<'a> Waiting<'a> {
                 }),
         };
         let (key, value) = (length(self.key)?, length(self.value)?);
+        let headers = length(Some(self.headers))?;
         block.extend_from_slice(&self.position.to_le_bytes());
         block.extend_from_slice(&self.time.as_micros().to_le_bytes());
         block.extend_from_slice(&self.partition.unwrap_or(-1).to_le_bytes());
         block.extend_from_slice(&key.to_le_bytes());
         block.extend_from_slice(&value.to_le_bytes());
+        block.extend_from_slice(&headers.to_le_bytes());
         block.extend_from_slice(self.key.unwrap_or_default());
         block.extend_from_slice(self.value.unwrap_or_default());
+        block.extend_from_slice(self.headers);
         Ok(())
     }
 
@@ -68,8 +74,8 @@ impl<'a> Waiting<'a> {
         let position = u64::from_le_bytes(*take(&mut rest).ok_or_else(torn)?);
         let time = i64::from_le_bytes(*take(&mut rest).ok_or_else(torn)?);
         let partition = i32::from_le_bytes(*take(&mut rest).ok_or_else(torn)?);
-        let lengths = [take(&mut rest), take(&mut rest)];
-        let mut parts = [None, None];
+        let lengths = [take(&mut rest), take(&mut rest), take(&mut rest)];
+        let mut parts = [None, None, None];
         let mut next = at + HEAD;
         for (part, length) in parts.iter_mut().zip(lengths) {
             let length = u32::from_le_bytes(*length.ok_or_else(torn)?);
@@ -85,6 +91,7 @@ impl<'a> Waiting<'a> {
             partition: (partition >= 0).then_some(partition),
             key: parts[0],
             value: parts[1],
+            headers: parts[2].unwrap_or_default(),
         };
         Ok(Some((waiting, next)))
     }
@@ -170,6 +177,7 @@ mod tests {
             partition,
             key,
             value,
+            headers: if position == 1 { b"h" } else { b"" },
         };
         let messages = [
             message(0, None, None, None),

@@ -28,7 +28,8 @@ impl Failure {
         } else {
             format!("{topic}[{partition}]")
         };
-        let hint = match self.error.rdkafka_error_code() {
+        let code = self.error.rdkafka_error_code();
+        let hint = match code {
             Some(RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicOrPartition) => {
                 "make the topic, or check its name"
             }
@@ -37,7 +38,7 @@ impl Failure {
             }
             _ => "check the brokers' logs; the records behind it may be in the topic or not",
         };
-        Error::new(
+        let error = Error::new(
             ErrorCode::WriteFailed,
             format!(
                 "record {} was not delivered to the Kafka topic {place}",
@@ -46,7 +47,22 @@ impl Failure {
         )
         .because(self.error)
         .hint(hint)
-        .at_record(0, self.position)
+        .at_record(0, self.position);
+        match code {
+            // They come again with the record.
+            Some(
+                RDKafkaErrorCode::UnknownTopic
+                | RDKafkaErrorCode::UnknownTopicOrPartition
+                | RDKafkaErrorCode::UnknownPartition
+                | RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::ClusterAuthorizationFailed
+                | RDKafkaErrorCode::MessageSizeTooLarge
+                | RDKafkaErrorCode::InvalidTopic
+                | RDKafkaErrorCode::InvalidRecord
+                | RDKafkaErrorCode::PolicyViolation,
+            ) => error.permanent(),
+            _ => error,
+        }
     }
 }
 

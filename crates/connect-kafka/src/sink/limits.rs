@@ -3,16 +3,12 @@
 //! A message that waits for its epoch to be committed is in a snapshot by the time the broker sees it. One that the broker does not take would then be
 //! refused again after each restart, so it is not taken in the first place.
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 use std::time::Duration;
 
 use ardea_core::Result;
 use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
+use super::answers::{is_passing, wait_for};
 use crate::settings::Settings;
 use crate::teller::Teller;
 
@@ -104,48 +100,6 @@ impl Limits {
     }
 }
 
-/// Whether brokers are away, or have not answered in time.
-fn is_passing(error: &KafkaError) -> bool {
-    let code = match error {
-        KafkaError::AdminOp(code) => Some(*code),
-        other => other.rdkafka_error_code(),
-    };
-    matches!(
-        code,
-        Some(
-            RDKafkaErrorCode::OperationTimedOut
-                | RDKafkaErrorCode::RequestTimedOut
-                | RDKafkaErrorCode::BrokerTransportFailure
-                | RDKafkaErrorCode::AllBrokersDown
-                | RDKafkaErrorCode::Resolve
-                | RDKafkaErrorCode::NotCoordinator
-                | RDKafkaErrorCode::LeaderNotAvailable
-        )
-    )
-}
-
-/// Wakes a thread that waits.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Waits on this thread; what is waited for has a limit of its own.
-fn wait_for<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(answer) => return answer,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,22 +136,5 @@ mod tests {
         assert!(packed.are_known().unwrap(), "nobody has to be asked");
         assert!(packed.fits(PRODUCER) && !packed.fits(PRODUCER + 1));
         assert_eq!(packed.to_tell(), None);
-    }
-
-    #[test]
-    fn an_answer_that_comes_later_is_waited_for() {
-        let (asked, answered) = std::sync::mpsc::channel();
-        let answer = std::future::poll_fn(move |context| match answered.try_recv() {
-            Ok(answer) => Poll::Ready(answer),
-            Err(_) => {
-                let (asked, waker) = (asked.clone(), context.waker().clone());
-                thread::spawn(move || {
-                    let _ = asked.send(7);
-                    waker.wake();
-                });
-                Poll::Pending
-            }
-        });
-        assert_eq!(wait_for(answer), 7);
     }
 }

@@ -28,6 +28,7 @@ use super::batch::{Batch, Waiting};
 use super::deliveries::Deliveries;
 use super::limits::{Limits, PRODUCERS_LIMIT};
 use crate::TURN;
+use crate::headers;
 use crate::settings::Settings;
 use crate::teller::Teller;
 
@@ -102,7 +103,7 @@ impl Transactions {
             ("isolation.level", "read_committed"),
         ];
         // What a producer is told may be of no use to a consumer.
-        let plain = Settings::new(settings.brokers.clone(), settings.topic.clone());
+        let plain = settings.of_connections();
         let mut bounded = settings.clone();
         if let Some(limit) = limits.to_tell() {
             bounded.set(PRODUCERS_LIMIT.to_string(), limit);
@@ -282,6 +283,7 @@ impl Transactions {
         record.payload = message.value;
         record.partition = message.partition;
         record.timestamp = super::kafka_time(message.time);
+        record.headers = headers::owned(message.headers);
         let Err((error, _)) = self.producer.send(record) else {
             return Ok(true);
         };
@@ -350,7 +352,8 @@ impl Transactions {
 
     fn failed(&self, error: KafkaError) -> Error {
         let topic = &self.settings.topic;
-        let hint = match error.rdkafka_error_code() {
+        let code = error.rdkafka_error_code();
+        let hint = match code {
             Some(
                 RDKafkaErrorCode::Fenced
                 | RDKafkaErrorCode::ProducerFenced
@@ -358,12 +361,22 @@ impl Transactions {
             ) => {
                 "another run of this job writes to it: let one run at a time, or give each job its own name"
             }
+            Some(RDKafkaErrorCode::UnsupportedFeature | RDKafkaErrorCode::UnsupportedVersion) => {
+                "brokers have transactions from 0.11 on; `at_least_once` needs none"
+            }
+            Some(RDKafkaErrorCode::InvalidTransactionTimeout) => {
+                "raise `transaction.max.timeout.ms` of the brokers, or lower the property `transaction.timeout.ms`"
+            }
             _ => "check the brokers' logs, and whether this user may use transactions",
         };
         let what = format!("cannot write to the Kafka topic {topic} by transactions");
-        Error::new(ErrorCode::WriteFailed, what)
+        let failed = Error::new(ErrorCode::WriteFailed, what)
             .because(error)
-            .hint(hint)
+            .hint(hint);
+        match comes_again(code) {
+            true => failed.permanent(),
+            false => failed,
+        }
     }
 
     /// The error of a mark that is not there any more.

@@ -14,7 +14,9 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use super::batch::Waiting;
 use super::deliveries::{Deliveries, Failure};
 use super::once::Once;
+use super::requirements::Requirements;
 use super::{Outgoing, Plan, TOO_LARGE, kafka_time};
+use crate::headers;
 
 /// How long to wait for deliveries at a time. librdkafka's wait is not cut short by them.
 const WAIT: Duration = Duration::from_millis(5);
@@ -39,6 +41,7 @@ pub(crate) struct WriteP<T, F> {
     producer: Option<BaseProducer<Deliveries>>,
     /// each record is to be in the topic once, whatever dies: then it waits for the commit.
     once: Option<Once>,
+    requirements: Option<Requirements>,
     out: Outgoing,
     record: PhantomData<fn(T)>,
 }
@@ -64,9 +67,17 @@ where
             encode,
             producer: None,
             once: None,
+            requirements: None,
             out: Outgoing::default(),
             record: PhantomData,
         }
+    }
+
+    /// Whether it is known that brokers can do what the job promises. Nothing is written before.
+    fn may_write(&self) -> Result<bool> {
+        self.requirements
+            .as_ref()
+            .map_or(Ok(false), Requirements::are_met)
     }
 
     /// Hears what became of what was sent, after at most `wait`; says how much is under way.
@@ -91,8 +102,7 @@ where
             return Ok(Sent::Bad(reason));
         }
         if let Some(once) = &mut self.once {
-            let length = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
-            if !once.fits(length(&self.out.key) + length(&self.out.value)) {
+            if !once.fits(self.out.byte_len()) {
                 return Ok(Sent::Bad(TOO_LARGE.into()));
             }
             once.push(Waiting::of(&self.out, position, time))?;
@@ -109,6 +119,7 @@ where
         message.payload = self.out.value.as_deref();
         message.partition = self.out.partition;
         message.timestamp = kafka_time(time);
+        message.headers = headers::owned(&self.out.headers);
         match producer.send(message) {
             Ok(()) => Ok(Sent::Taken),
             Err((error, _)) => match error.rdkafka_error_code() {
@@ -166,15 +177,18 @@ where
         } else {
             self.producer = Some(self.plan.settings.client(&context.job, DEFAULTS, FIXED)?);
         }
+        let requirements = Requirements::ask(&self.plan.settings, context, self.once.is_some())?;
+        self.requirements = Some(requirements);
         Ok(())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let held = self.plan.held;
-        let has_room = match &mut self.once {
-            Some(once) => once.has_room(held)? && once.is_ready()?,
-            None => true,
-        };
+        let has_room = self.may_write()?
+            && match &mut self.once {
+                Some(once) => once.has_room(held)? && once.is_ready()?,
+                None => true,
+            };
         if has_room {
             self.send_all(inbox)?;
         } else {
@@ -199,6 +213,12 @@ where
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        // Also where no record has come: the topic may be missing.
+        if !self.may_write()? {
+            std::thread::park_timeout(WAIT);
+            outbox.wake_at(self.bad.context().clock.now().saturating_add(WAIT));
+            return Ok(Progress::NONE);
+        }
         self.go_on(WAIT, outbox).map(Progress::done_if)
     }
 
@@ -224,6 +244,10 @@ where
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        if !self.may_write()? {
+            std::thread::park_timeout(WAIT);
+            return Ok(Progress::NONE);
+        }
         match &mut self.once {
             Some(once) => once.resume(&self.bad),
             None => Ok(Progress::DONE),
@@ -249,6 +273,7 @@ where
     }
 
     fn close(&mut self) {
+        self.requirements = None;
         self.producer = None;
         self.once = None;
     }

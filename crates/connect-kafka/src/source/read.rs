@@ -1,27 +1,31 @@
 //! The processor that reads partitions.
 
+mod group_offsets;
+mod intake;
 mod kept_offsets;
+mod news;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ardea_core::{
     BadRecords, Cut, CutWriter, Epoch, Error, ErrorCode, InstanceContext, Lane, Marker, Ordinal,
     Outbox, Processor, Progress, RecordGuard, RestoredState, Result, thread_cpu_time,
 };
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::BorrowedMessage;
-use rdkafka::{Offset, TopicPartitionList};
 
 use super::Plan;
-use crate::TURN;
+use crate::discovery::{Discovery, Mission};
+use crate::fingerprint::Fingerprint;
 use crate::message::Message;
 use crate::partitions::Partitions;
 use crate::positions::Start;
-use crate::scout::{Found, Mission, Scout};
 use crate::teller::Teller;
+use crate::topics::Selection;
+use group_offsets::GroupOffsets;
+use intake::{Intake, Taken};
 use kept_offsets::KeptOffsets;
 
 /// Reads the partitions of one instance. It takes messages a chunk at a time, then decodes them: each of the two can be measured so.
@@ -30,36 +34,31 @@ pub(crate) struct ReadP<T, F> {
     decode: Arc<F>,
     bad: BadRecords,
     partitions: Partitions,
-    consumer: Option<Arc<BaseConsumer<Teller>>>,
+    source: Option<Opened>,
     reading: Option<Reading>,
+    /// Errors of partitions that came with the latest messages.
+    failed: Vec<(usize, RDKafkaErrorCode, String)>,
     /// What it hands over.
     kept: KeptOffsets,
+    group: GroupOffsets,
     record: PhantomData<fn() -> T>,
+}
+
+/// A source whose consumer has been made.
+struct Opened {
+    consumer: Arc<BaseConsumer<Teller>>,
+    selection: Selection,
+    group: String,
 }
 
 /// What a running instance has.
 struct Reading {
-    consumer: Arc<BaseConsumer<Teller>>,
-    scout: Scout,
-    /// All partitions that the topic had at first are known.
+    discovery: Discovery,
+    /// None while messages of it are decoded.
+    intake: Option<Intake>,
+    /// All partitions that the topics had at first are known.
     is_complete: bool,
 }
-
-/// Why no more messages were taken.
-#[derive(Default)]
-struct Pause {
-    /// The end of this partition was reached.
-    at_end: Option<i32>,
-}
-
-/// Settings that can be changed by properties.
-const DEFAULTS: &[(&str, &str)] = &[
-    // A consumer that was full goes on at once when it no longer is.
-    ("fetch.queue.backoff.ms", "5"),
-    ("queued.max.messages.kbytes", "16384"),
-    ("reconnect.backoff.max.ms", "1000"),
-    ("isolation.level", "read_committed"),
-];
 
 /// Settings that what is promised rests on.
 const FIXED: &[(&str, &str)] = &[
@@ -81,142 +80,80 @@ where
             partitions: Partitions::new(plan.timing),
             plan,
             decode,
-            consumer: None,
+            source: None,
             reading: None,
+            failed: Vec::new(),
             kept: KeptOffsets::default(),
+            group: GroupOffsets::default(),
             record: PhantomData,
         }
     }
 
     /// Begins to look for partitions, where it has not begun.
     fn begin(&mut self) -> Result<()> {
-        let (Some(consumer), None) = (&self.consumer, &self.reading) else {
+        let (Some(opened), None) = (&self.source, &self.reading) else {
             return Ok(());
         };
         let context = self.bad.context();
-        let scout = Scout::send(Mission {
-            consumer: Arc::clone(consumer),
-            topic: self.plan.settings.topic.clone(),
+        let discovery = Discovery::start(Mission {
+            consumer: Arc::clone(&opened.consumer),
+            settings: self.plan.settings.clone(),
+            job: context.job.to_string().into(),
+            group: opened.group.clone(),
+            selection: opened.selection.clone(),
             start: self.plan.start.clone(),
             resumed: self.kept.resumed(),
             instance: context.instance,
             every: (!self.plan.is_bounded).then_some(self.plan.refresh),
+            on_lost: self.plan.on_lost,
         })?;
         self.reading = Some(Reading {
-            consumer: Arc::clone(consumer),
-            scout,
+            discovery,
+            intake: Some(Intake::new(Arc::clone(&opened.consumer))),
             is_complete: false,
         });
         Ok(())
     }
 
-    /// Tells Kafka how far a committed epoch came, for whoever looks.
-    fn tell_kafka(&self, offsets: Vec<(i32, i64)>) {
-        let mut list = TopicPartitionList::new();
-        for (partition, next) in offsets {
-            let topic = &self.plan.settings.topic;
-            if list
-                .add_partition_offset(topic, partition, Offset::Offset(next))
-                .is_err()
-            {
-                return;
-            }
-        }
-        if let Some(consumer) = self.consumer.as_ref().filter(|_| list.count() > 0) {
-            // The job does not depend on it: what comes of it is nobody's concern here.
-            let _ = consumer.commit(&list, CommitMode::Async);
-        }
-    }
-
-    /// Begins to read partitions that have been found. True if some were.
-    fn take_news(&mut self) -> Result<bool> {
-        let Some(reading) = &mut self.reading else {
-            return Ok(false);
-        };
-        let Some(news) = reading.scout.take_news() else {
-            return Ok(false);
-        };
-        if let Some(error) = news.failed {
-            return Err(error);
-        }
-        reading.is_complete |= news.is_complete;
-        self.kept
-            .note_partitions(news.at_first, reading.is_complete);
-        let mut wanted = TopicPartitionList::new();
-        let topic = &self.plan.settings.topic;
-        let cannot = |error: KafkaError| cannot_read(topic, error);
-        for Found {
-            partition, start, ..
-        } in news
-            .found
-            .iter()
-            .filter(|found| self.partitions.add(**found, self.plan.is_bounded))
-        {
-            wanted
-                .add_partition_offset(topic, *partition, *start)
-                .map_err(cannot)?;
-        }
-        if wanted.count() > 0 {
-            reading
-                .consumer
-                .incremental_assign(&wanted)
-                .map_err(cannot)?;
-        }
-        self.plan.bookmark.note(self.partitions.positions());
-        Ok(true)
-    }
-
-    /// Takes up to `room` messages, waits for the first.
-    fn take<'a>(
-        &self,
-        consumer: &'a BaseConsumer<Teller>,
-        room: usize,
-    ) -> Result<(Vec<BorrowedMessage<'a>>, Pause)> {
-        let mut messages = Vec::with_capacity(room);
-        let mut pause = Pause::default();
-        let mut wait = TURN;
-        while messages.len() < room {
-            match consumer.poll(wait) {
-                None => break,
-                Some(Ok(message)) => messages.push(message),
-                Some(Err(KafkaError::PartitionEOF(partition))) => {
-                    pause.at_end = Some(partition);
-                    break;
-                }
-                Some(Err(error)) if is_final(&error) => {
-                    return Err(cannot_read(&self.plan.settings.topic, error));
-                }
-                // Brokers are away: that has been told, and librdkafka goes on by itself.
-                Some(Err(_)) => break,
-            }
-            wait = Duration::ZERO;
-        }
-        Ok((messages, pause))
-    }
-
-    fn decode(&mut self, messages: &[BorrowedMessage<'_>], lane: &mut Lane<'_, T>) -> Result<()> {
+    fn decode(
+        &mut self,
+        messages: &[(usize, BorrowedMessage<'_>)],
+        lane: &mut Lane<'_, T>,
+    ) -> Result<()> {
         let mut guard = RecordGuard::new();
-        for message in messages {
-            let message = Message::of(message);
-            let Message {
-                partition,
-                offset,
-                timestamp,
-                ..
-            } = message;
-            if self.partitions.message(partition, offset, timestamp) {
-                match (self.decode)(&message) {
-                    Ok(record) => lane.push(record, timestamp),
+        let mut runs = messages.iter().peekable();
+        while let Some((index, fetched)) = runs.next() {
+            let topic = Arc::clone(&self.partitions.at(*index).0.topic);
+            let (message, is_timed) = Message::of(&topic, fetched);
+            if self
+                .partitions
+                .message(*index, message.offset, message.timestamp)
+            {
+                let record = is_timed
+                    .and_then(|()| self.check_time(&message))
+                    .and_then(|()| (self.decode)(&message));
+                match record {
+                    Ok(record) => lane.push(record, message.timestamp),
                     Err(reason) => self.bad.report(
-                        || format!("{}[{partition}]@{offset}", self.plan.settings.topic),
+                        || format!("{topic}[{}]@{}", message.partition, message.offset),
                         || message.value.unwrap_or_default().to_vec(),
                         reason,
                     )?,
+                }
+                if runs.peek().is_none_or(|(next, _)| next != index) {
+                    self.partitions.last_was(*index, Fingerprint::of(fetched));
                 }
             }
             guard.advance();
         }
         Ok(())
+    }
+
+    fn check_time(&self, message: &Message<'_>) -> std::result::Result<(), String> {
+        match self.plan.needs_timestamps && !message.timestamp.is_event_time() {
+            true => Err("it has no timestamp".to_string()),
+            false => Ok(()),
+        }
     }
 
     /// Says what follows of time.
@@ -231,32 +168,67 @@ where
         }
     }
 
-    /// Reads a chunk. Says how many messages there were.
-    fn read(&mut self, consumer: &BaseConsumer<Teller>, outbox: &mut Outbox) -> Result<usize> {
+    /// Reads a chunk. Returns how many messages there were.
+    fn read(&mut self, intake: &mut Intake, outbox: &mut Outbox) -> Result<usize> {
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
         let is_measured = self.plan.costs.is_some();
         let spent = || is_measured.then(thread_cpu_time).unwrap_or_default();
+        let consumer = Arc::clone(&intake.consumer);
         let before = spent();
-        let (messages, pause) = self.take(consumer, lane.room())?;
-        let taken = spent();
+        let taken = intake.take(lane.room());
+        let Taken {
+            messages,
+            ended,
+            failed,
+        } = taken.map_err(|error| self.cannot_read(error))?;
+        let fetched = spent();
         self.decode(&messages, &mut lane)?;
         let decoded = spent();
         let count = messages.len();
-        if count > 0 {
+        if count > 0 || !ended.is_empty() {
             consumer.context().heard();
+        }
+        if count > 0 {
             self.plan.bookmark.note(self.partitions.positions());
         }
         drop(messages);
-        if let Some(partition) = pause.at_end {
-            consumer.context().heard();
-            let now = self.bad.context().clock.now();
-            self.partitions.at_end(partition, now);
-        }
+        ended.into_iter().for_each(|index| self.has_ended(index));
+        self.notice_replaced(consumer.context());
+        self.failed.extend(failed);
         if let Some(costs) = &self.plan.costs {
-            let fetch = taken.saturating_sub(before) + spent().saturating_sub(decoded);
-            costs.add(fetch, decoded.saturating_sub(taken), count);
+            let fetch = fetched.saturating_sub(before) + spent().saturating_sub(decoded);
+            costs.add(fetch, decoded.saturating_sub(fetched), count);
         }
         Ok(count)
+    }
+
+    /// Commits the source's last offsets, if nobody else does; true when that is over.
+    fn is_told(&mut self) -> bool {
+        let (Some(opened), true) = (&self.source, self.commits_by_time()) else {
+            return true;
+        };
+        let now = self.bad.context().clock.now();
+        let offsets = self.partitions.positions();
+        let is_over = self.group.commit_last(&opened.consumer, now, offsets);
+        if !is_over {
+            // The answer comes with the consumer's events.
+            let _ = opened.consumer.poll(crate::TURN);
+        }
+        is_over
+    }
+
+    /// Without epochs a named group is told of offsets now and then.
+    fn commits_by_time(&self) -> bool {
+        self.plan.group.is_some() && !self.bad.context().guarantee.keeps_state()
+    }
+
+    fn tell_group(&mut self) {
+        if let (Some(opened), true) = (&self.source, self.commits_by_time()) {
+            let now = self.bad.context().clock.now();
+            let offsets = self.partitions.positions();
+            self.group
+                .commit_now_and_then(&opened.consumer, now, offsets);
+        }
     }
 }
 
@@ -267,6 +239,13 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
+        let selection = self.plan.topics.selection()?;
+        if matches!(self.plan.start, Start::Positions(_)) && self.plan.topics.only().is_none() {
+            let what = "positions without topics are given to a source that reads several";
+            return Err(
+                Error::new(ErrorCode::InvalidConfig, what).hint("use `Start::TopicPositions`")
+            );
+        }
         // librdkafka wants a name also of who reads what it is assigned, and joins nothing by it.
         let group = match (&self.plan.start, &self.plan.group) {
             (_, Some(group)) | (Start::Stored { group }, None) => group.clone(),
@@ -277,10 +256,13 @@ where
             .copied()
             .chain([("group.id", group.as_str())])
             .collect();
-        let consumer: BaseConsumer<Teller> =
-            self.plan.settings.client(&context.job, DEFAULTS, &fixed)?;
-        self.consumer = Some(Arc::new(consumer));
-        self.kept.begin(context.instance);
+        let consumer = self.plan.settings.consumer(&context.job, &fixed)?;
+        self.kept.begin(context.instance, selection.clone());
+        self.source = Some(Opened {
+            consumer: Arc::new(consumer),
+            selection,
+            group,
+        });
         if context.guarantee.keeps_state() {
             // It may go on in the middle.
             return Ok(());
@@ -297,18 +279,27 @@ where
         }
         self.begin()?;
         let news = self.take_news()?;
-        let Some(reading) = &self.reading else {
+        let Some(reading) = &mut self.reading else {
             return Ok(Progress::DONE);
         };
         let is_complete = reading.is_complete;
         if self.plan.is_bounded && is_complete && self.partitions.are_done() {
-            return Ok(Progress::DONE);
+            return Ok(Progress::done_if(self.is_told()));
         }
-        let consumer = Arc::clone(&reading.consumer);
-        let count = self.read(&consumer, outbox)?;
+        let Some(mut intake) = reading.intake.take() else {
+            return Ok(Progress::NONE);
+        };
+        let count = self.read(&mut intake, outbox)?;
+        if let Some(reading) = &mut self.reading {
+            reading.intake = Some(intake);
+        }
+        for (index, code, reason) in std::mem::take(&mut self.failed) {
+            self.has_failed(index, code, reason)?;
+        }
         if is_complete {
             self.tell_time(outbox);
         }
+        self.tell_group();
         Ok(Progress {
             made: news || count > 0,
             done: false,
@@ -326,6 +317,10 @@ where
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
         let moves = matches!(self.plan.start, Start::Latest);
+        if let Some(opened) = &self.source {
+            self.partitions
+                .learn(opened.consumer.context().identities());
+        }
         self.kept.take_cut(cut, self.partitions.reached(), moves)
     }
 
@@ -343,45 +338,16 @@ where
     }
 
     fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        if let Some(offsets) = self.kept.commit(epoch) {
-            self.tell_kafka(offsets);
+        if let (Some(offsets), Some(opened)) = (self.kept.commit(epoch), &self.source) {
+            let offsets = offsets.iter().map(|(id, next)| (id, *next));
+            group_offsets::commit(&opened.consumer, offsets);
         }
         Ok(Progress::DONE)
     }
 
     fn close(&mut self) {
+        // The queues before their consumer.
         self.reading = None;
-        self.consumer = None;
+        self.source = None;
     }
-}
-
-/// Whether librdkafka does not go on by itself.
-fn is_final(error: &KafkaError) -> bool {
-    matches!(error, KafkaError::MessageConsumptionFatal(_))
-        || matches!(
-            error.rdkafka_error_code(),
-            Some(
-                RDKafkaErrorCode::AutoOffsetReset
-                    | RDKafkaErrorCode::OffsetOutOfRange
-                    | RDKafkaErrorCode::UnknownTopic
-                    | RDKafkaErrorCode::UnknownPartition
-                    | RDKafkaErrorCode::UnknownTopicOrPartition
-                    | RDKafkaErrorCode::TopicAuthorizationFailed
-            )
-        )
-}
-
-fn cannot_read(topic: &str, error: KafkaError) -> Error {
-    let hint = match error.rdkafka_error_code() {
-        Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
-            "the topic no longer holds the records that come next: keep them for longer, or start elsewhere (`start`)"
-        }
-        _ => "check that the topic is there, and what this user may read",
-    };
-    Error::new(
-        ErrorCode::ReadFailed,
-        format!("cannot read on in the Kafka topic {topic}"),
-    )
-    .because(error)
-    .hint(hint)
 }

@@ -11,16 +11,25 @@ use ardea_core::Timestamp;
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
 use ardea_state_manager::conformance::{Server, Skipped};
-use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A broker; `None`, and a word on the terminal, if there can't be one.
 pub fn own_broker() -> Option<Server> {
-    match Server::start("kafka.sh") {
+    broker_of("kafka.sh")
+}
+
+/// A broker with listeners for TLS and SASL.
+pub fn secure_broker() -> Option<Server> {
+    broker_of("kafka-secure.sh")
+}
+
+fn broker_of(script: &str) -> Option<Server> {
+    match Server::start(script) {
         Ok(server) => Some(server),
         Err(Skipped(why)) => {
             let _ = writeln!(std::io::stderr(), "SKIPPED tests of Kafka: {why}");
@@ -54,6 +63,11 @@ impl Topic {
         shared_broker().map(|brokers| Topic::with(brokers, 1, &[("max.message.bytes", &limit)]))
     }
 
+    /// A new topic with settings of its own on the shared broker.
+    pub fn with_settings(partitions: i32, settings: &[(&str, &str)]) -> Option<Topic> {
+        shared_broker().map(|brokers| Topic::with(brokers, partitions, settings))
+    }
+
     /// A new topic.
     pub fn at(brokers: String, partitions: i32) -> Topic {
         Topic::with(brokers, partitions, &[])
@@ -66,13 +80,41 @@ impl Topic {
             brokers,
             name: format!("topic-{number}"),
         };
-        let mut new = NewTopic::new(&topic.name, partitions, TopicReplication::Fixed(1));
+        topic.make_with(partitions, settings);
+        topic
+    }
+
+    /// Makes the topic, also one that was deleted before.
+    pub fn make(&self, partitions: i32) {
+        self.make_with(partitions, &[]);
+    }
+
+    fn make_with(&self, partitions: i32, settings: &[(&str, &str)]) {
+        let mut new = NewTopic::new(&self.name, partitions, TopicReplication::Fixed(1));
         for (name, value) in settings {
             new = new.set(name, value);
         }
-        let made = wait_for(topic.admin().create_topics([&new], &AdminOptions::new()));
-        made.expect("asked")[0].as_ref().expect("made");
-        topic
+        // One that is being deleted is there for a while.
+        eventually("the topic is made", || {
+            let made = wait_for(self.admin().create_topics([&new], &AdminOptions::new()));
+            made.is_ok_and(|made| made[0].is_ok())
+        });
+    }
+
+    pub fn delete(&self) {
+        let options = AdminOptions::new();
+        let gone = wait_for(self.admin().delete_topics(&[&self.name], &options));
+        gone.expect("asked")[0].as_ref().expect("deleted");
+    }
+
+    /// Removes the records of partition 0 before an offset.
+    pub fn delete_records_before(&self, offset: i64) {
+        let mut before = TopicPartitionList::new();
+        before
+            .add_partition_offset(&self.name, 0, Offset::Offset(offset))
+            .expect("an offset");
+        let options = AdminOptions::new();
+        wait_for(self.admin().delete_records(&before, &options)).expect("removed");
     }
 
     fn admin(&self) -> AdminClient<DefaultClientContext> {

@@ -1,6 +1,13 @@
 //! Source and sink on a real broker.
 
+mod damage;
+mod dead_letters;
+mod driven;
 mod ground;
+mod headers;
+mod lost_positions;
 mod reading;
+mod secured;
+mod several_topics;
 mod surviving;
 mod writing;

@@ -5,126 +5,14 @@ use std::time::{Duration, Instant};
 
 use ardea_connect_kafka::{KafkaSource, Outgoing, Start, read, write};
 use ardea_core::{
-    Bounded, Chunk, Cut, CutWriter, Epoch, ErrorCode, Guarantee, Inbox, Instance, InstanceContext,
-    Ordinal, Outbox, Processor, ProcessorSupplier, RestoredState, Result, Rows, Sink, StateChunk,
-    Timestamp,
+    Bounded, Chunk, Cut, Epoch, ErrorCode, Inbox, Ordinal, ProcessorSupplier, Rows, Sink, Timestamp,
 };
 
+use super::driven::{Driven, together};
 use super::ground::{Topic, eventually, own_broker};
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(90);
-
-/// One instance of a source or a sink, driven by hand.
-struct Driven {
-    processor: Box<dyn Processor>,
-    context: InstanceContext,
-    outbox: Outbox,
-}
-
-impl Driven {
-    fn new(
-        supplier: &Arc<dyn ProcessorSupplier>,
-        job: &str,
-        (index, parallelism): (u32, u32),
-    ) -> Driven {
-        let context = InstanceContext {
-            job: job.into(),
-            instance: Instance { index, parallelism },
-            guarantee: Guarantee::ExactlyOnce,
-            ..InstanceContext::detached("tested")
-        };
-        let mut processor = supplier.supply(context.instance).unwrap();
-        processor.init(&context).unwrap();
-        Driven {
-            processor,
-            context,
-            outbox: Outbox::new(1, 100),
-        }
-    }
-
-    /// Calls until it says true.
-    fn until(&mut self, mut call: impl FnMut(&mut dyn Processor) -> Result<bool>) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        while !call(&mut *self.processor)? {
-            assert!(Instant::now() < deadline, "it is never done");
-        }
-        Ok(())
-    }
-
-    fn restored(mut self, epoch: u64, chunk: &StateChunk) -> Result<Driven> {
-        let (mut position, instance) = (0, self.context.instance);
-        while position < chunk.byte_len() {
-            let mut state = RestoredState::new(chunk, &mut position, instance, 2);
-            self.processor.restore(&mut state)?;
-        }
-        self.until(|processor| Ok(processor.on_restored(Epoch(epoch))?.done))?;
-        Ok(self)
-    }
-
-    fn cut(&mut self, cut: Cut) -> StateChunk {
-        while !self
-            .processor
-            .on_epoch(cut.epoch, &mut self.outbox)
-            .unwrap()
-            .done
-        {}
-        self.processor.take_cut(cut).unwrap();
-        let mut chunk = StateChunk::default();
-        self.until(|processor| {
-            let limit = chunk.byte_len() + 1;
-            let written = processor.write_cut(&mut CutWriter::new(&mut chunk, limit))?;
-            Ok(written.done)
-        })
-        .unwrap();
-        chunk
-    }
-
-    fn commit(&mut self, epoch: u64) -> Result<()> {
-        self.until(|processor| Ok(processor.on_epoch_committed(Epoch(epoch))?.done))
-    }
-
-    /// Reads a source once; true when it is done.
-    fn read(&mut self, room: usize, into: &mut Vec<String>) -> bool {
-        self.outbox.set_budget(room);
-        let progress = self.processor.complete(&mut self.outbox).unwrap();
-        if let Some(mut chunk) = self.outbox.take_chunk(0, Chunk::default) {
-            let rows = chunk.rows::<String>().unwrap();
-            into.extend(rows.drain_front(usize::MAX).map(|(text, _)| text));
-        }
-        while self.outbox.take_marker(0).is_some() {}
-        progress.done
-    }
-
-    fn write(&mut self, numbers: impl IntoIterator<Item = u64>) {
-        let rows: Rows<u64> = numbers.into_iter().map(|n| (n, Timestamp::MIN)).collect();
-        let mut inbox = Inbox::default();
-        inbox.fill(Chunk::new(rows));
-        let deadline = Instant::now() + PATIENCE;
-        while !inbox.is_empty() {
-            let outbox = &mut self.outbox;
-            self.processor
-                .process(Ordinal::FIRST, &mut inbox, outbox)
-                .unwrap();
-            assert!(Instant::now() < deadline, "it takes no records");
-        }
-    }
-}
-
-impl Drop for Driven {
-    fn drop(&mut self) {
-        self.processor.close();
-    }
-}
-
-/// Entries of several chunks.
-fn together(chunks: &[StateChunk]) -> StateChunk {
-    let mut all = StateChunk::default();
-    for entry in chunks.iter().flatten() {
-        all.push(entry).unwrap();
-    }
-    all
-}
 
 type Text = KafkaSource<String, ardea_connect_kafka::Decoder<String>, Bounded>;
 
@@ -460,4 +348,30 @@ fn records_wait_for_the_room_that_a_commit_makes() {
     inbox.fill(Chunk::new(rows));
     let error = offer(&mut driven, &mut inbox).unwrap_err();
     assert_eq!(error.code(), ErrorCode::LimitReached);
+}
+
+#[test]
+fn a_job_without_a_guarantee_commits_the_offsets_of_a_group_that_is_named() {
+    use rdkafka::ClientConfig;
+    use rdkafka::consumer::{BaseConsumer, Consumer};
+    use rdkafka::{Offset, TopicPartitionList};
+    let Some(topic) = Topic::new(1) else { return };
+    topic.fill((0..9).map(|n| (0, n, n.to_string())));
+    let p = ardea_pipeline::Pipeline::new("watched");
+    let source = read(&topic.brokers, &topic.name)
+        .group("watched-group")
+        .until_present();
+    p.read_from(source.build()).collect();
+    p.run().unwrap();
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", &topic.brokers)
+        .set("group.id", "watched-group")
+        .create()
+        .unwrap();
+    eventually("the group is there", || {
+        let mut asked = TopicPartitionList::new();
+        asked.add_partition(&topic.name, 0);
+        let told = consumer.committed_offsets(asked, Duration::from_secs(5));
+        told.is_ok_and(|told| told.elements()[0].offset() == Offset::Offset(9))
+    });
 }

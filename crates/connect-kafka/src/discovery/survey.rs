@@ -1,0 +1,197 @@
+//! The topics that there are, how many partitions they have, and what follows if some are missing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ardea_core::{Error, ErrorCode, Result};
+use rdkafka::consumer::Consumer;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::metadata::MetadataTopic;
+
+use super::{ANSWER_TIMEOUT, News, Search, Trouble};
+use crate::lost::{Lost, OnLostPosition, Why};
+use crate::topics::{PartitionId, Selection};
+
+/// How long brokers may not know a topic or a partition: those that have just been started learn of it late.
+const MISSING_FOR: Duration = Duration::from_secs(10);
+/// How long brokers may refuse this client before one has accepted it: those that have just been started may not know users yet.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
+
+const UNKNOWN: KafkaError = KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition);
+
+impl Search {
+    /// How many partitions each topic has.
+    pub(super) fn partition_counts(&self) -> Result<BTreeMap<Arc<str>, i32>, Trouble> {
+        let consumer = &self.mission.consumer;
+        let mut counts = BTreeMap::new();
+        match &self.mission.selection {
+            Selection::Named(names) => {
+                for name in names {
+                    let metadata = consumer.fetch_metadata(Some(name), ANSWER_TIMEOUT)?;
+                    let about = metadata
+                        .topics()
+                        .iter()
+                        .find(|about| about.name() == &**name);
+                    counts.insert(Arc::clone(name), count(about)?);
+                }
+            }
+            selection @ Selection::Matching(_) => {
+                let metadata = consumer.fetch_metadata(None, ANSWER_TIMEOUT)?;
+                for about in metadata.topics() {
+                    if selection.has(about.name()) {
+                        counts.insert(about.name().into(), count(Some(about))?);
+                    }
+                }
+                if counts.is_empty() && self.mission.every.is_none() {
+                    return Err(UNKNOWN.into());
+                }
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Refuses positions that are given for partitions that there are not.
+    pub(super) fn refuse_positions_of_nothing(
+        &self,
+        counts: &BTreeMap<Arc<str>, i32>,
+    ) -> Result<(), Trouble> {
+        for (topic, count) in counts {
+            let given = self.mission.start.positions(topic).into_iter();
+            let nothing = given
+                .flat_map(|positions| positions.iter())
+                .find(|(partition, _)| !(0..*count).contains(partition));
+            if let Some((number, next)) = nothing {
+                let lost = Lost {
+                    partition: PartitionId::new(topic, number),
+                    next,
+                    log: None,
+                    why: Why::NoPartition { count: *count },
+                };
+                return Err(Trouble::Missing(lost));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the partitions that have been read with those that there are.
+    pub(super) fn check_counts(
+        &mut self,
+        counts: &BTreeMap<Arc<str>, i32>,
+        news: &mut News,
+    ) -> Result<(), Trouble> {
+        let resumed = self.mission.resumed.reached.keys();
+        let missing = resumed
+            .chain(&self.known)
+            .filter(|id| self.is_ours(id) && self.mission.selection.has(&id.topic))
+            .find(|id| id.number >= counts.get(&id.topic).copied().unwrap_or(0))
+            .cloned();
+        let Some(id) = missing else {
+            return Ok(());
+        };
+        let lost = Lost {
+            next: self
+                .mission
+                .resumed
+                .reached
+                .get(&id)
+                .map_or(0, |reached| reached.next),
+            log: None,
+            why: match counts.get(&id.topic) {
+                Some(count) => Why::NoPartition { count: *count },
+                None => Why::NoTopic,
+            },
+            partition: id.clone(),
+        };
+        let since = self.missing_since.get_or_insert_with(Instant::now);
+        if self.mission.on_lost == OnLostPosition::Fail || since.elapsed() < MISSING_FOR {
+            return Err(Trouble::Missing(lost));
+        }
+        self.teller()
+            .say(&format!("{} is not read any more: {lost}", lost.partition));
+        self.mission.resumed.reached.remove(&id);
+        self.known.remove(&id);
+        news.gone.push(id);
+        // There may be others.
+        self.check_counts(counts, news)
+    }
+
+    /// Fails the job if asking again is of no use.
+    pub(super) fn deal_with(&mut self, trouble: Trouble, news: &mut News) {
+        let failed = match trouble {
+            Trouble::Failed(error) => Some(error),
+            Trouble::Missing(lost) => self.is_missing_for_long().then(|| lost.into_error()),
+            Trouble::Kafka(error) => self.failure_of(&error),
+        };
+        if failed.is_some() {
+            news.failed = failed;
+        }
+    }
+
+    fn is_missing_for_long(&mut self) -> bool {
+        let since = self.missing_since.get_or_insert_with(Instant::now);
+        since.elapsed() >= MISSING_FOR
+    }
+
+    fn failure_of(&mut self, error: &KafkaError) -> Option<Error> {
+        let topic = self.mission.settings.topic.clone();
+        let failed = |hint: &str| {
+            let what = format!("cannot read the Kafka topic {topic}");
+            let failed = Error::new(ErrorCode::ReadFailed, what)
+                .because(error.clone())
+                .hint(hint);
+            Some(failed.permanent())
+        };
+        match error.rdkafka_error_code() {
+            Some(
+                RDKafkaErrorCode::UnknownTopicOrPartition
+                | RDKafkaErrorCode::UnknownTopic
+                | RDKafkaErrorCode::UnknownPartition,
+            ) => match self.is_missing_for_long() {
+                true => failed("make the topic, or check its name"),
+                false => None,
+            },
+            Some(
+                RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::ClusterAuthorizationFailed
+                | RDKafkaErrorCode::InvalidTopic,
+            ) => failed("check the topic's name, and what this user may read"),
+            Some(RDKafkaErrorCode::GroupAuthorizationFailed) => {
+                failed("let this user read the consumer group, or name another one (`group`)")
+            }
+            _ => {
+                // Who has been let in once has lost no right because a broker is in trouble.
+                if let Some(refusal) = self.teller().refusal()
+                    && !self.is_complete
+                {
+                    let since = self.refused_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= REFUSED_FOR {
+                        return Some(refused(&self.mission.settings.brokers, refusal));
+                    }
+                }
+                self.teller().away(&error.to_string());
+                None
+            }
+        }
+    }
+}
+
+/// The failure of a client that no broker lets in.
+pub(crate) fn refused(brokers: &str, why: String) -> Error {
+    let what = format!("the Kafka brokers {brokers} refuse the connection");
+    let error = Error::new(ErrorCode::Network, what)
+        .because(why)
+        .hint("check user, password and mechanism (`sasl`), and the certificates (`tls`)");
+    error.permanent()
+}
+
+fn count(about: Option<&MetadataTopic>) -> Result<i32, Trouble> {
+    let about = about.ok_or(UNKNOWN)?;
+    if let Some(error) = about.error() {
+        return Err(KafkaError::MetadataFetch(error.into()).into());
+    }
+    match i32::try_from(about.partitions().len()) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(UNKNOWN.into()),
+    }
+}

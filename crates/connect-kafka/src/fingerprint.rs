@@ -1,0 +1,60 @@
+//! The record that was read last, as far as it is remembered: another one in its place tells that a log is another one.
+
+use rdkafka::message::{BorrowedMessage, Message as _};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
+
+/// What is remembered of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Fingerprint {
+    pub offset: i64,
+    /// Its timestamp in milliseconds; `None` if it had none.
+    pub time: Option<i64>,
+    /// A hash of its key and value.
+    pub hash: u64,
+}
+
+impl Fingerprint {
+    pub fn of(message: &BorrowedMessage<'_>) -> Self {
+        Fingerprint {
+            offset: message.offset(),
+            time: message.timestamp().to_millis(),
+            hash: hash(message.key(), message.payload()),
+        }
+    }
+}
+
+fn hash(key: Option<&[u8]>, value: Option<&[u8]>) -> u64 {
+    let mut hash = Xxh3::new();
+    for part in [key, value] {
+        // A part that is missing is no empty one.
+        let length = part.map_or(u64::MAX, |part| part.len() as u64);
+        hash.update(&length.to_le_bytes());
+        hash.update(part.unwrap_or_default());
+    }
+    hash.digest()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_and_value_count_and_so_does_that_one_is_missing() {
+        let all = [
+            hash(None, None),
+            hash(Some(b""), None),
+            hash(None, Some(b"")),
+            hash(Some(b"ab"), Some(b"c")),
+            hash(Some(b"a"), Some(b"bc")),
+        ];
+        for (n, one) in all.iter().enumerate() {
+            assert!(all[n + 1..].iter().all(|other| other != one), "{n}");
+        }
+        // It is stored: another hash would not be recognised.
+        assert_eq!(
+            hash(Some(b"key"), Some(b"value")),
+            hash(Some(b"key"), Some(b"value"))
+        );
+    }
+}
