@@ -1,5 +1,6 @@
 //! The table that is written: what the server knows of it, and the statements that follow.
 
+use ardea_core::{Error, ErrorCode};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Plan;
@@ -11,6 +12,9 @@ use crate::trouble::Trouble;
 /// How many bytes of a table's name are found in that of the one beside it, at most: the server cuts names off at 63, behind which what
 /// tells two of them apart would be lost.
 const NAME: usize = 30;
+
+/// Columns of the sink's own, which are beside those of the table in its statements.
+const OWN: [&str; 2] = ["ardea_life", "ardea_number"];
 
 /// A table and those of its columns that are written. All names are quoted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,6 +58,9 @@ impl Table {
                 kind: column.kind.clone(),
                 declared: column.declared.clone(),
             });
+        }
+        if let Some(own) = plan.columns.iter().find(|name| OWN.contains(&&name[..])) {
+            return Err(reserved(plan, own).into());
         }
         if let Some(key) = plan.keys.iter().find(|key| !plan.columns.contains(key)) {
             let written = plan.columns.iter().map(String::as_str);
@@ -193,6 +200,14 @@ impl Table {
              order by {keys}, {apart}, ardea_number desc) as latest on conflict ({keys}) do {resolve}"
         )
     }
+}
+
+fn reserved(plan: &Plan, column: &str) -> Error {
+    let what = format!(
+        "the column {column} of the table {} has a name that the sink uses itself",
+        plan.table
+    );
+    Error::new(ErrorCode::InvalidJob, what).hint("rename it, or write to a view that renames it")
 }
 
 fn names_of(table: &str, columns: &[String]) -> String {

@@ -4,8 +4,8 @@ use super::Plan;
 use crate::relation::Relation;
 use crate::table_name::quoted;
 
-/// The name of a row in statements. No column is likely to have it: a column's name would stand for
-/// the column.
+/// The name of a row in statements. All of a row is written `ardea_row.*`: without the star it would
+/// be a column of that name, if there is one.
 const ROW: &str = "ardea_row";
 
 /// The text of statements. The first parameter of pages is the table's name.
@@ -89,7 +89,7 @@ impl Statements {
     /// A page: identity, key, JSON, and whether the key is that of the row before. At least one
     /// row, also without a key.
     pub fn page(&self, condition: &str) -> String {
-        self.page_with(&format!("to_json({ROW})::text"), condition)
+        self.page_with(&format!("to_json({ROW}.*)::text"), condition)
     }
 
     /// A page without the JSON of its rows.
@@ -112,7 +112,7 @@ impl Statements {
     /// The JSON of the row of one key.
     pub fn one(&self) -> String {
         let (key, rows, kind) = (&self.key, self.rows(), &self.kind);
-        format!("select to_json({ROW})::text {rows} where {key} = $1::text::{kind} limit 1")
+        format!("select to_json({ROW}.*)::text {rows} where {key} = $1::text::{kind} limit 1")
     }
 
     /// The first key from the first parameter on.
@@ -127,7 +127,7 @@ impl Statements {
         let kind = &self.kind;
         format!(
             "select i.oid, i.file, exists (select 1 {rows} where {key} >= $2::text::{kind}), \
-             (select to_json({ROW})::text {rows} where {key} = $2::text::{kind} limit 1) from ({identity}) as i"
+             (select to_json({ROW}.*)::text {rows} where {key} = $2::text::{kind} limit 1) from ({identity}) as i"
         )
     }
 }

@@ -72,6 +72,51 @@ fn columns_are_taken_as_they_are() {
 }
 
 #[test]
+fn names_that_statements_use_are_columns_as_any_other() {
+    let Some(url) = shared_server() else { return };
+    let names = [
+        "ardea_row",
+        "key",
+        "json",
+        "place",
+        "r",
+        "p",
+        "i",
+        "waiting",
+        "latest",
+        "given",
+    ];
+    let columns: Vec<_> = names.iter().map(|name| format!("{name} text")).collect();
+    let columns = columns.join(", ");
+    ask(
+        &url,
+        &format!("create table alike_names (\"user\" text primary key, {columns})"),
+    );
+    let p = Pipeline::new("write");
+    let fill = move |user: &User, row: &mut Row<'_>| {
+        for _ in 0..=names.len() {
+            row.set(&user.name);
+        }
+    };
+    let written = names.into_iter().chain(["user"]);
+    let sink = write(&url, "alike_names", written, fill).upsert(["user"]);
+    p.read_from(items(users())).write_to(sink);
+    p.run().unwrap();
+    assert_eq!(read_users(&url, "alike_names", "user").unwrap(), users());
+    assert_eq!(
+        read_users(&url, "alike_names", "ardea_row").unwrap(),
+        users()
+    );
+
+    ask(
+        &url,
+        "create table own_names (ardea_number text primary key)",
+    );
+    let error = write_users(&url, "own_names", "ardea_number").unwrap_err();
+    assert!(error.to_string().contains("ardea_number"), "{error}");
+}
+
+#[test]
 fn a_missing_name_is_told_with_what_there_is() {
     let Some(url) = shared_server() else { return };
     ask(
