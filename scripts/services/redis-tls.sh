@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# One Redis server that talks TLS alone, and wants a certificate of its clients: redis-tls.sh FOLDER PORT. See service.sh.
+# One Redis server that talks TLS alone, and wants a certificate of its clients: redis-tls.sh FOLDER PORT PEER. See service.sh.
+# At PEER a sentinel that knows it as `main` does so too; that port is also written to the file sentinel.port in the folder.
 # The folder holds ca.pem, and client.pem with client.key, which clients need.
 # shellcheck source-path=SCRIPTDIR source=service.sh
 . "$(dirname "$0")/service.sh"
-folder=$1 port=$2
+folder=$1 port=$2 peer=$3
 
 need_packages redis-server redis-server
 need_packages redis-cli redis-tools
@@ -21,8 +22,29 @@ if [ ! -e client.pem ]; then
     done
 fi
 
+echo "$peer" >sentinel.port
+cat >sentinel.conf <<CONFIG
+bind $ADDRESS
+port 0
+tls-port $peer
+tls-cert-file $PWD/server.pem
+tls-key-file $PWD/server.key
+tls-ca-cert-file $PWD/ca.pem
+tls-auth-clients yes
+tls-replication yes
+dir $PWD
+protected-mode no
+sentinel monitor main $ADDRESS $port 1
+CONFIG
+beside "$folder" redis-server sentinel.conf --sentinel
+
+ask() {
+    local at=$1
+    shift
+    redis-cli -h "$ADDRESS" -p "$at" --tls --cacert ca.pem --cert client.pem --key client.key "$@"
+}
 ready() {
-    redis-cli -h "$ADDRESS" -p "$port" --tls --cacert ca.pem --cert client.pem --key client.key ping | grep -q PONG
+    ask "$port" ping | grep -q PONG && ask "$peer" sentinel master main | grep -q '^master$'
 }
 
 serve "$folder" ready redis-server --bind "$ADDRESS" --port 0 --tls-port "$port" --dir "$folder" \

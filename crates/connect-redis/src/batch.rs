@@ -69,7 +69,7 @@ impl Batch {
             }
             let mut elsewhere = Elsewhere::default();
             for (name, share) in &shares {
-                self.hear(nodes.connection(name)?, share, &mut elsewhere)?;
+                self.hear(nodes.connection(name)?, name, share, &mut elsewhere)?;
             }
             for (number, name) in &elsewhere.asked {
                 self.follow(nodes.connection(name)?, *number)?;
@@ -103,6 +103,7 @@ impl Batch {
     fn hear(
         &mut self,
         connection: &mut Connection,
+        name: &NodeName,
         share: &Share,
         elsewhere: &mut Elsewhere,
     ) -> Result<(), RedisError> {
@@ -114,7 +115,7 @@ impl Batch {
                 Some(error) if error.code() == Some("ASK") => {
                     elsewhere
                         .asked
-                        .extend(redirected(&error).map(|name| (number, name)));
+                        .extend(redirected(&error, name).map(|name| (number, name)));
                 }
                 Some(error) if is_passing(&error) => {
                     is_held = true;

@@ -121,11 +121,13 @@ impl Nodes {
     }
 }
 
-/// Reads the node that a redirection names, as `host:port`.
-pub(crate) fn redirected(error: &RedisError) -> Option<NodeName> {
+/// Reads the node that a redirection names, as `host:port`. Without a host it is that of the node
+/// that was asked.
+pub(crate) fn redirected(error: &RedisError, asked: &NodeName) -> Option<NodeName> {
     let (name, _) = error.redirect_node()?;
     let (host, port) = name.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
+    let host = if host.is_empty() { &asked.0 } else { host };
     Some((host.to_string(), port.parse().ok()?))
 }
 
@@ -218,10 +220,14 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
+        let asked = ("asked".to_string(), 9);
+        let redirected = |error: &RedisError| super::redirected(error, &asked);
         let moved = error("-MOVED 3999 127.0.0.1:6381\r\n");
         assert_eq!(redirected(&moved), Some(("127.0.0.1".into(), 6_381)));
         let ask = error("-ASK 3999 [::1]:6381\r\n");
         assert_eq!(redirected(&ask), Some(("::1".into(), 6_381)));
+        let same = error("-ASK 3999 :6381\r\n");
+        assert_eq!(redirected(&same), Some(("asked".into(), 6_381)));
         assert_eq!(redirected(&error("-ERR no\r\n")), None);
     }
 }

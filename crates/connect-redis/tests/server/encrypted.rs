@@ -47,6 +47,25 @@ fn a_server_is_reached_by_tls_with_certificates_on_both_sides() {
         .unwrap();
     assert_eq!(size, 100);
 
+    // A sentinel that talks TLS itself, and the server that it names.
+    let port = fs::read_to_string(file("sentinel.port")).unwrap();
+    let sentinel = format!(
+        "rediss+sentinel://{}:{}/main/1",
+        server.address().ip(),
+        port.trim()
+    );
+    run(write(sentinel, set as Set)
+        .authority(file("ca.pem"))
+        .certificate(file("client.pem"), file("client.key")))
+    .unwrap();
+    let mut connection = client.get_connection().unwrap();
+    redis::cmd("SELECT")
+        .arg(1)
+        .query::<()>(&mut connection)
+        .unwrap();
+    let size: u64 = redis::cmd("DBSIZE").query(&mut connection).unwrap();
+    assert_eq!(size, 100);
+
     // One that is not trusted, and one that does not trust us, are told and not waited for.
     let certified = sink().certificate(file("client.pem"), file("client.key"));
     let error = run(certified).expect_err("the authority is not known");
