@@ -1,12 +1,14 @@
 //! Source and sink for Apache Kafka.
 //!
-//! * [`read`]: the records of a topic, its partitions spread over the source's instances, with event times and a watermark for each
-//!   partition; see [`KafkaSource`].
+//! * [`read`]: the records of one topic or several, their partitions spread over the source's instances, with event times and a watermark
+//!   for each partition; see [`KafkaSource`].
 //! * [`write()`]: records to a topic, by an idempotent producer; see [`KafkaSink`].
 //! * [`Positions`]: how far a topic has been read, partition by partition.
+//! * [`dead_letters`]: the dead letters of a job, in a topic.
+//! * [`Tls`] and [`Sasl`]: encryption and authentication, for all of these.
 //!
 //! The client below is librdkafka, which is compiled in (a C compiler and `make` are needed). Its settings can be reached by
-//! `property`. It is compiled without TLS and SASL: brokers are reached in plain text.
+//! `property`. TLS and SCRAM come from the system's OpenSSL; with the feature `vendored-tls` it is compiled in. GSSAPI is left out.
 //!
 //! # What is promised
 //!
@@ -18,8 +20,9 @@
 //! # Invariants
 //!
 //! * A broker that is away is waited for: it is said once on standard error that it is away, and once that it is back.
-//! * Nothing is skipped in silence: positions that a topic no longer holds, a topic that is gone, a delivery that failed for good, each
-//!   fails the job.
+//! * Nothing is skipped in silence: positions that do not mean any more what they meant, a topic that is gone, a batch that can't be read, a
+//!   delivery that failed for good, each fails the job. What another attempt can't change is a permanent error.
+//! * Passwords occur in no error and no log.
 //! * Whatever may block runs on a thread of its own, and looks at the job at least every 100 ms.
 //!
 //! # Example

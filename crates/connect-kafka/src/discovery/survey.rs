@@ -15,6 +15,8 @@ use crate::topics::{PartitionId, Selection};
 
 /// How long brokers may not know a topic or a partition: those that have just been started learn of it late.
 const MISSING_FOR: Duration = Duration::from_secs(10);
+/// The same where it has been read: it has not gone because a broker that comes back does not know it yet.
+const GONE_FOR: Duration = Duration::from_secs(30);
 /// How long brokers may refuse this client before one has accepted it: those that have just been started may not know users yet.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 
@@ -103,8 +105,8 @@ impl Search {
             },
             partition: id.clone(),
         };
-        let since = self.missing_since.get_or_insert_with(Instant::now);
-        if self.mission.on_lost == OnLostPosition::Fail || since.elapsed() < MISSING_FOR {
+        let goes_on = self.mission.on_lost != OnLostPosition::Fail;
+        if !(goes_on && self.is_missing_for_long()) {
             return Err(Trouble::Missing(lost));
         }
         self.teller()
@@ -130,7 +132,11 @@ impl Search {
 
     fn is_missing_for_long(&mut self) -> bool {
         let since = self.missing_since.get_or_insert_with(Instant::now);
-        since.elapsed() >= MISSING_FOR
+        let limit = match self.is_complete {
+            true => GONE_FOR,
+            false => MISSING_FOR,
+        };
+        since.elapsed() >= limit
     }
 
     fn failure_of(&mut self, error: &KafkaError) -> Option<Error> {
