@@ -75,8 +75,8 @@ pub mod prelude {
 
     pub use ardea_aggregate::*;
     pub use ardea_connect::{
-        collections, dead_letters, files, for_each, generate, live_table, null, preview, stdin,
-        stdout, tcp, twins,
+        OnDamage, collections, dead_letters, files, for_each, generate, live_table, null, preview,
+        stdin, stdout, tcp, twins,
     };
     pub use ardea_core::{
         Bounded, Boundedness, DeadLetter, DeadLetters, Demand, Error, ErrorCode, Guarantee,

@@ -20,7 +20,7 @@ use crate::numbers::Numbers;
 /// The items of a collection in their order, without event times.
 ///
 /// The items are cloned as they are read: the job may be started again. Several instances share the items. A job that keeps its state goes on
-/// with the item that comes next, and takes for granted that the collection is the same.
+/// with the item that comes next, and takes for granted that the collection is the same; one that has become shorter than that fails the job.
 pub fn items<T>(items: impl IntoIterator<Item = T>) -> Source<T, Bounded>
 where
     T: Clone + Send + Sync + 'static,
@@ -148,6 +148,23 @@ mod tests {
                 .records
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn a_collection_that_has_become_shorter_than_what_was_read_fails_the_job() {
+        use crate::testing::kept_context;
+        let driven = |count: u32| Driven::new(items(0..count), kept_context(0, 1)).unwrap();
+        let mut before = driven(100);
+        before.run_until_records(60);
+        let cut = before.cut().unwrap();
+        let seen = before.records.len() as u32;
+        let error = driven(seen - 1).give_back(&cut).unwrap_err();
+        assert_eq!(error.code(), ardea_core::ErrorCode::ReadFailed);
+        for count in [seen, 100, 200] {
+            let mut after = driven(count);
+            after.give_back(&cut).unwrap();
+            assert_eq!(after.run().unwrap().records.len() as u32, count - seen);
+        }
     }
 
     #[test]

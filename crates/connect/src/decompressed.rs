@@ -1,20 +1,71 @@
 //! A stream with its compression undone: of a file, a pipe or standard input.
 
-use std::io::{self, BufReader, Cursor, ErrorKind, Read};
+mod members;
 
-use flate2::bufread::MultiGzDecoder;
+use std::fmt;
+use std::io::{self, Cursor, ErrorKind, Read};
 
 use crate::files::Compression;
+use members::Members;
 
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// A frame of zstd that holds no data, with a first byte of [`SKIPPABLE`] before it; some programs begin with one.
+const SKIPPABLE_MAGIC: &[u8] = &[0x2a, 0x4d, 0x18];
+const SKIPPABLE: std::ops::RangeInclusive<u8> = 0x50..=0x5f;
 
-/// How much compressed data is read at a time.
-const COMPRESSED_READ_SIZE: usize = 64 << 10;
+/// The two formats that are unpacked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Packing {
+    Gzip,
+    Zstd,
+}
+
+impl Packing {
+    /// The format of a stream with this beginning.
+    fn of(head: &[u8]) -> Option<Packing> {
+        if head.starts_with(GZIP_MAGIC) {
+            return Some(Packing::Gzip);
+        }
+        let skips = |(first, rest): (&u8, &[u8])| {
+            SKIPPABLE.contains(first) && rest.starts_with(SKIPPABLE_MAGIC)
+        };
+        let is_zstd = head.starts_with(ZSTD_MAGIC) || head.split_first().is_some_and(skips);
+        is_zstd.then_some(Packing::Zstd)
+    }
+
+    /// Returns true if more bytes behind this beginning could make it one of the formats.
+    fn is_open(head: &[u8]) -> bool {
+        let may_become = |magic: &[u8]| head.len() < magic.len() && magic.starts_with(head);
+        let may_skip = head.split_first().is_none_or(|(first, rest)| {
+            let is_short = rest.len() < SKIPPABLE_MAGIC.len();
+            SKIPPABLE.contains(first) && is_short && SKIPPABLE_MAGIC.starts_with(rest)
+        });
+        may_become(GZIP_MAGIC) || may_become(ZSTD_MAGIC) || may_skip
+    }
+
+    /// Returns true if a member can begin with this byte.
+    fn may_begin_with(self, byte: u8) -> bool {
+        match self {
+            Packing::Gzip => byte == GZIP_MAGIC[0],
+            Packing::Zstd => byte == ZSTD_MAGIC[0] || SKIPPABLE.contains(&byte),
+        }
+    }
+
+    fn promised(compression: Compression) -> Option<Packing> {
+        match compression {
+            Compression::None => None,
+            Compression::Gzip => Some(Packing::Gzip),
+            Compression::Zstd => Some(Packing::Zstd),
+        }
+    }
+}
 
 /// Reads a stream, and undoes gzip and zstd, which it knows by their first bytes.
 ///
-/// The stream below may say [`ErrorKind::WouldBlock`]; so does this reader then, and goes on where it was with the next read.
+/// A compressed stream that ends early, has a wrong checksum, or has something else than padding behind a member is an
+/// error. The stream below may say [`ErrorKind::WouldBlock`]; so does this reader then, and goes on where it was with
+/// the next read.
 pub(crate) struct Decompressed<R: Read> {
     way: Way<R>,
     /// What the stream is taken for if its first bytes don't tell.
@@ -25,19 +76,16 @@ enum Way<R: Read> {
     /// Too few bytes are there to tell.
     Unknown(Halting<R>),
     Plain(Halting<R>),
-    Gzip(Box<MultiGzDecoder<BufReader<Halting<R>>>>),
-    Zstd(zstd::Decoder<'static, BufReader<Halting<R>>>),
+    Packed(Box<Members<Halting<R>>>),
     /// Setting up the decoder has failed.
     Failed,
 }
 
 impl<R: Read> Way<R> {
-    fn of(stream: Halting<R>, compression: Compression) -> io::Result<Self> {
-        let buffered = |stream| BufReader::with_capacity(COMPRESSED_READ_SIZE, stream);
-        Ok(match compression {
-            Compression::None => Way::Plain(stream),
-            Compression::Gzip => Way::Gzip(Box::new(MultiGzDecoder::new(buffered(stream)))),
-            Compression::Zstd => Way::Zstd(zstd::Decoder::with_buffer(buffered(stream))?),
+    fn of(stream: Halting<R>, packing: Option<Packing>) -> io::Result<Self> {
+        Ok(match packing {
+            None => Way::Plain(stream),
+            Some(packing) => Way::Packed(Box::new(Members::new(packing, stream)?)),
         })
     }
 }
@@ -66,7 +114,7 @@ impl<R: Read> Decompressed<R> {
 
     /// Whether the stream is compressed, as far as that is known by now.
     pub fn is_packed(&self) -> bool {
-        matches!(self.way, Way::Gzip(_) | Way::Zstd(_))
+        matches!(self.way, Way::Packed(_))
     }
 
     /// Takes a stream that begins like neither for one that is compressed so, as its name promises: then it is damaged.
@@ -86,8 +134,7 @@ impl<R: Read> Decompressed<R> {
     fn stream(&mut self) -> Option<&mut Halting<R>> {
         match &mut self.way {
             Way::Unknown(stream) | Way::Plain(stream) => Some(stream),
-            Way::Gzip(decoder) => Some(decoder.get_mut().get_mut()),
-            Way::Zstd(decoder) => Some(decoder.get_mut().get_mut()),
+            Way::Packed(members) => members.stream(),
             Way::Failed => None,
         }
     }
@@ -103,20 +150,12 @@ impl<R: Read> Decompressed<R> {
             let is_all = read == 0;
             let head = stream.head.get_mut();
             head.extend_from_slice(&buffer[..read]);
-            let may_become =
-                |magic: &[u8]| head.len() < magic.len() && magic.starts_with(head.as_slice());
-            if !is_all && (may_become(GZIP_MAGIC) || may_become(ZSTD_MAGIC)) {
+            if !is_all && Packing::of(head).is_none() && Packing::is_open(head) {
                 continue;
             }
-            let compression = if head.starts_with(GZIP_MAGIC) {
-                Compression::Gzip
-            } else if head.starts_with(ZSTD_MAGIC) {
-                Compression::Zstd
-            } else {
-                self.otherwise
-            };
+            let packing = Packing::of(head).or(Packing::promised(self.otherwise));
             if let Way::Unknown(stream) = std::mem::replace(&mut self.way, Way::Failed) {
-                self.way = Way::of(stream, compression)?;
+                self.way = Way::of(stream, packing)?;
             }
         }
     }
@@ -124,8 +163,7 @@ impl<R: Read> Decompressed<R> {
     fn read_on(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match &mut self.way {
             Way::Plain(stream) => return stream.read(buffer),
-            Way::Gzip(decoder) => decoder.read(buffer),
-            Way::Zstd(decoder) => decoder.read(buffer),
+            Way::Packed(members) => members.read(buffer),
             Way::Unknown(_) | Way::Failed => Ok(0),
         };
         match read {
@@ -179,14 +217,58 @@ impl<R: Read> Read for Halting<R> {
     }
 }
 
-/// Whether a failed read is the fault of the content (compressed data that is cut off or damaged) rather than of the system.
-pub(crate) fn is_damage(error: &io::Error) -> bool {
-    error.raw_os_error().is_none()
+/// A reason why a stream can't be read any further.
+#[derive(Clone, Debug)]
+pub(crate) struct Damage {
+    pub told: String,
+    /// True if another attempt meets it again.
+    pub is_permanent: bool,
 }
 
-/// What is said of a stream whose content is at [fault](is_damage).
-pub(crate) fn damage(error: &io::Error) -> String {
-    format!("the compressed data is cut off or damaged: {error}")
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.told)
+    }
+}
+
+impl std::error::Error for Damage {}
+
+impl Damage {
+    /// Damage that another attempt may not meet.
+    pub fn transient(told: impl Into<String>) -> Self {
+        Damage {
+            told: told.into(),
+            is_permanent: false,
+        }
+    }
+
+    pub fn permanent(told: impl Into<String>) -> Self {
+        Damage {
+            told: told.into(),
+            is_permanent: true,
+        }
+    }
+
+    /// The damage that an error of a read carries, if it does.
+    pub fn of(error: &io::Error) -> Option<&Damage> {
+        error.get_ref()?.downcast_ref::<Damage>()
+    }
+}
+
+/// Why a stream can't be read any further: its content, or the system below.
+pub(crate) fn damage(error: &io::Error) -> Damage {
+    if let Some(damage) = Damage::of(error) {
+        return damage.clone();
+    }
+    match error.kind() {
+        _ if error.raw_os_error().is_some() => {
+            Damage::transient(format!("it can't be read any further: {error}"))
+        }
+        ErrorKind::UnexpectedEof => {
+            Damage::permanent("the compressed data is cut off: it ends early")
+        }
+        _ => Damage::permanent(format!("the compressed data is damaged: {error}")),
+    }
 }
 
 #[cfg(test)]
@@ -194,6 +276,10 @@ mod tests {
     use super::*;
     use crate::testing::{gzip, zstd};
     use proptest::prelude::*;
+
+    fn is_damage(error: &io::Error) -> bool {
+        error.raw_os_error().is_none()
+    }
 
     /// Gives a few bytes at a time, and says "not now" between any two reads.
     struct Hesitating<'a> {
@@ -298,5 +384,71 @@ mod tests {
         assert!(broken.read(&mut [0; 1]).is_ok());
         broken.halt();
         assert!(is_damage(&drain(&mut broken, 100).1.unwrap_err()));
+    }
+
+    #[test]
+    fn zeros_behind_a_member_are_padding_and_members_may_follow_them() {
+        for pack in [gzip, zstd] {
+            let (one, two) = (pack(b"one\n"), pack(b"two\n"));
+            for zeros in [1, 511, COMPRESSED_BLOCKS] {
+                let padding = vec![0; zeros];
+                let packed = [&one[..], &padding, &two, &padding].concat();
+                for piece in [1, 7, 100_000] {
+                    let below = Hesitating {
+                        bytes: &packed,
+                        piece,
+                        is_ready: false,
+                    };
+                    let (all, end) = drain(&mut Decompressed::new(below), 100);
+                    assert!(end.is_ok(), "{end:?}");
+                    assert_eq!(all, b"one\ntwo\n");
+                }
+            }
+        }
+    }
+
+    /// More than is read at a time.
+    const COMPRESSED_BLOCKS: usize = 200_000;
+
+    #[test]
+    fn whatever_else_is_behind_a_member_is_damage_and_so_is_a_member_that_ends_early() {
+        for pack in [gzip, zstd] {
+            let (one, two) = (pack(b"one\n"), pack(b"two, which is longer\n"));
+            let mut broken = two.clone();
+            let at = broken.len() / 2;
+            broken[at] ^= 0x55;
+            let behind: [&[u8]; 7] = [
+                b"x",
+                b"text behind it",
+                b"\0\0\0x",
+                &two[..1],
+                &two[..two.len() / 2],
+                &two[..two.len() - 1],
+                &broken,
+            ];
+            for behind in behind {
+                let packed = [&one[..], behind].concat();
+                let (all, end) = drain(&mut Decompressed::new(&packed[..]), 3);
+                assert!(all.starts_with(b"one\n"), "{behind:?}");
+                assert!(is_damage(&end.unwrap_err()), "{behind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_without_data_may_come_first() {
+        let mut packed = vec![0x53, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
+        packed.extend(zstd(b"text\n"));
+        for piece in 1..9 {
+            let below = Hesitating {
+                bytes: &packed,
+                piece,
+                is_ready: false,
+            };
+            let (all, end) = drain(&mut Decompressed::new(below), 100);
+            assert!(end.is_ok() && all == b"text\n", "{end:?}");
+        }
+        let (all, end) = drain(&mut Decompressed::new(&b"PS: text"[..]), 3);
+        assert!(end.is_ok() && all == b"PS: text");
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Reading: [`lines`], [`csv()`], [`json_lines`], or [`read()`] with a format of your own. A path names a file or a
 //! directory, whose files are read in the order of their names, split over the instances. Files that gzip or zstd
-//! compressed are known by their first bytes. [`FileSource::follow`] makes the source go on when the file grows.
+//! compressed are known by their first bytes. [`FileSource::follow`] makes the source go on when the file grows,
+//! [`FileSource::watch`] when the directory gets other files.
 //!
 //! Writing: [`write_lines`], [`write_csv`], [`write_json_lines`], or [`write()`]. A file being written is named `….part`
 //! until it is whole, so a reader never sees half a file.
@@ -18,7 +19,9 @@
 //! let log = files::lines("/var/log/syslog").follow().build();
 //! ```
 
+mod checked;
 mod claim;
+mod fingerprint;
 mod follow;
 mod list;
 mod open;
@@ -27,6 +30,7 @@ mod plan;
 mod read;
 mod special_file;
 mod unpacked;
+mod watch;
 mod whole;
 mod write;
 
@@ -36,4 +40,5 @@ pub use part_file::{Compression, PartFile};
 pub use read::{FileSource, csv, json_lines, lines, read};
 pub use special_file::Awaited;
 pub use unpacked::{listed, unpacked};
+pub use watch::WatchSource;
 pub use write::{FileSink, write, write_csv, write_json_lines, write_lines};

@@ -69,6 +69,19 @@ pub trait Decode<T>: Clone + Send + Sync + 'static {
         false
     }
 
+    /// The number of fields of each record, if all have the same and it is known by now, as behind a header.
+    ///
+    /// A source of [quoted](Framing::Quoted) records finds its way by it behind a field that was not closed.
+    fn fields(&self) -> Option<usize> {
+        None
+    }
+
+    /// Returns true if the next frame is a header, without which nothing behind it can be understood. If that can't
+    /// be decoded, the stream is [damaged](crate::OnDamage).
+    fn awaits_header(&self) -> bool {
+        false
+    }
+
     /// The record of a frame, without its newline (`\n` or `\r\n`); `None` for a frame that holds no record,
     /// such as a header or a blank line.
     ///

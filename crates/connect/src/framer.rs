@@ -1,13 +1,21 @@
 //! Cuts a stream of bytes into frames, in bounded memory.
 
+mod fault;
+mod quotes;
+mod recovery;
+
 use std::io::{self, Read};
 
 use memchr::memchr;
 
 use crate::format::Framing;
 use crate::place::{Passed, Place};
+pub(crate) use fault::Fault;
+use fault::hole;
+use quotes::QuoteScan;
+use recovery::Recovery;
 
-/// How much of a frame over the limit is kept for its dead letter.
+/// The number of bytes of a frame over the limit that are kept for its dead letter.
 pub(crate) const KEPT_OF_OVERLONG: usize = 4096;
 
 /// Room beyond the limit, so that a frame at the limit still leaves some to read into.
@@ -17,45 +25,36 @@ const SLACK: usize = 64 << 10;
 pub(crate) struct Frame<'a> {
     /// The bytes; of an overlong frame only the first.
     pub bytes: &'a [u8],
-    /// How many lines it takes up.
+    /// The number of lines that it takes up.
     pub lines: u64,
-    /// Why it can't be decoded, if it can't.
+    /// The reason why it can't be decoded, if there is one.
     pub fault: Option<Fault>,
 }
 
-/// What is wrong with a frame as such.
+/// The bounds of frames, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
-    /// It has that many bytes, more than the limit.
-    Overlong(u64),
-    /// A quoted field opens in this line and is closed nowhere.
-    Unclosed,
-}
-
-/// Where in a CSV record the scan is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Quoting {
-    /// At the start of a field.
-    FieldStart,
-    /// In a field without quotes; quotes in it are plain bytes.
-    Bare,
-    /// In a quoted field; newlines in it are plain bytes.
-    Quoted,
-    /// Behind a quote in a quoted field: its end, or the first of a doubled pair.
-    AfterQuote,
+pub(crate) struct Limits {
+    /// Of a frame without its newline.
+    pub frame: usize,
+    /// Of a quoted field that spans lines.
+    pub quoted: usize,
 }
 
 /// A frame over the limit that is being passed over.
 struct Skipping {
     prefix: Vec<u8>,
     bytes: u64,
-    /// What came before it.
+    /// True if it has held zeros only so far.
+    is_zero: bool,
+    /// The bytes before it.
     passed: Passed,
 }
 
 /// Cuts a stream into frames: bytes go in by [`fill`](Framer::fill), frames come out by [`next`](Framer::next).
 ///
-/// **Invariant:** `start <= scanned <= end <= buffer.len()`; no frame ends in `start..scanned`, and `quoting` is the
+/// The frames depend on the bytes alone, not on the pieces in which they come.
+///
+/// **Invariant:** `start <= scanned <= end <= buffer.len()`; no frame ends in `start..scanned`, and `scan` is the
 /// state at `scanned`. The buffer grows with the longest frame, up to the limit.
 pub(crate) struct Framer {
     buffer: Vec<u8>,
@@ -64,52 +63,91 @@ pub(crate) struct Framer {
     end: usize,
     /// Lines of the frame that end before `scanned`.
     inner_lines: u64,
-    quoting: Quoting,
-    framing: Framing,
+    /// The scan of the frame for quoted fields, if the format has those.
+    scan: Option<QuoteScan>,
     max: usize,
+    max_quoted: usize,
+    /// The number of fields of each record, once a header has told it.
+    expected_fields: Option<usize>,
+    /// A record with an open quote that is being set aside.
+    recovery: Option<Recovery>,
     skipping: Option<Skipping>,
     /// The overlong frame reported last; kept here so that it can be lent out.
     overlong: Vec<u8>,
+    /// True if there may be zeros in the buffer.
+    has_zeros: bool,
     ended: bool,
-    /// What came before the buffer.
+    /// The bytes before the buffer.
     passed: Passed,
 }
 
 impl Framer {
-    /// Reads `read_size` bytes at a time; a frame of more than `max` bytes is a fault.
-    pub fn new(framing: Framing, max: usize, read_size: usize) -> Self {
-        Framer {
+    /// Reads `read_size` bytes at a time; a frame over the limits is a fault.
+    pub fn new(framing: Framing, limits: Limits, read_size: usize) -> Self {
+        let scan = match framing {
+            Framing::Lines => None,
+            Framing::Quoted { quote, delimiter } => Some(QuoteScan::new(quote, delimiter)),
+        };
+        let mut framer = Framer {
             buffer: vec![0; read_size.max(1)],
             start: 0,
             scanned: 0,
             end: 0,
             inner_lines: 0,
-            quoting: Quoting::FieldStart,
-            framing,
-            max,
+            scan,
+            max: limits.frame,
+            max_quoted: limits.quoted.min(limits.frame),
+            expected_fields: None,
+            recovery: None,
             skipping: None,
             overlong: Vec::new(),
+            has_zeros: false,
             ended: false,
             passed: Passed::default(),
-        }
+        };
+        framer.begin();
+        framer
     }
 
     /// A new stream begins; what is left of the last one is forgotten.
     pub fn begin(&mut self) {
         (self.start, self.scanned, self.end) = (0, 0, 0);
         self.restart();
+        if let Some(scan) = &mut self.scan {
+            scan.expect_mark();
+        }
+        self.expected_fields = None;
+        self.recovery = None;
         self.skipping = None;
+        self.has_zeros = false;
         self.ended = false;
         self.passed = Passed::default();
     }
 
-    /// A stream goes on that was read up to this place.
+    /// A stream goes on that was read up to this place. The number of fields stays the one told before.
     pub fn begin_at(&mut self, place: &Place) {
+        let fields = self.expected_fields;
         self.begin();
+        if place.offset > 0 {
+            self.restart();
+        }
+        self.expected_fields = fields;
         self.passed = Passed::up_to(place);
     }
 
-    /// How many bytes come before the next frame.
+    /// A stream begins behind these bytes of another one, of which none counts.
+    pub fn begin_behind(&mut self, before: &Passed) {
+        self.begin();
+        self.restart();
+        self.passed = Passed::behind(before);
+    }
+
+    /// Tells the number of fields that each record has from now on, if all have the same.
+    pub fn expect_fields(&mut self, fields: Option<usize>) {
+        self.expected_fields = fields;
+    }
+
+    /// The number of bytes before the next frame.
     pub fn offset(&self) -> u64 {
         match &self.skipping {
             Some(skipping) => skipping.passed.count,
@@ -117,7 +155,7 @@ impl Framer {
         }
     }
 
-    /// Where the next frame begins, which is in line `line`. Costs two small allocations.
+    /// The place of the next frame, which is in line `line`. Costs two small allocations.
     pub fn place(&self, line: u64) -> Place {
         match &self.skipping {
             Some(skipping) => skipping.passed.clone().place(line),
@@ -125,7 +163,7 @@ impl Framer {
         }
     }
 
-    /// What came before this place in the buffer.
+    /// The bytes before this place in the buffer.
     fn passed_before(&self, at: usize) -> Passed {
         let mut passed = self.passed.clone();
         passed.add(&self.buffer[..at]);
@@ -141,8 +179,12 @@ impl Framer {
             self.end -= self.start;
             self.start = 0;
         }
+        if self.end == 0 {
+            self.has_zeros = false;
+        }
         if self.end == self.buffer.len() {
-            let most = self.max.saturating_add(SLACK);
+            let set_aside = self.recovery.as_ref().map_or(0, Recovery::set_aside);
+            let most = self.max.saturating_add(SLACK).saturating_add(set_aside);
             let grown = self
                 .buffer
                 .len()
@@ -151,6 +193,7 @@ impl Framer {
             self.buffer.resize(grown, 0);
         }
         let read = reader.read(&mut self.buffer[self.end..])?;
+        self.has_zeros |= memchr(0, &self.buffer[self.end..self.end + read]).is_some();
         self.end += read;
         Ok(read)
     }
@@ -158,6 +201,11 @@ impl Framer {
     /// The stream has ended: a last frame without newline counts as well.
     pub fn end(&mut self) {
         self.ended = true;
+    }
+
+    /// Returns true if there are bytes behind the last complete frame.
+    pub fn has_partial(&self) -> bool {
+        self.skipping.is_some() || self.start < self.end
     }
 
     /// Takes out the bytes behind the last complete frame; a frame being passed over yields its first bytes.
@@ -171,346 +219,173 @@ impl Framer {
         partial
     }
 
+    /// The end of the bytes that may belong to a frame that begins at `start`, or end it.
+    #[inline]
+    fn horizon(&self, start: usize) -> usize {
+        self.end
+            .min(start.saturating_add(self.max).saturating_add(1))
+    }
+
     /// The next frame, if a whole one is there.
     #[inline]
     pub fn next(&mut self) -> Option<Frame<'_>> {
         if self.skipping.is_some() {
             return self.skip();
         }
+        if self.recovery.is_some() {
+            return self.recover();
+        }
+        let horizon = self.horizon(self.start);
         loop {
-            let Some(offset) = memchr(b'\n', &self.buffer[self.scanned..self.end]) else {
-                return self.without_newline();
+            let Some(offset) = memchr(b'\n', &self.buffer[self.scanned..horizon]) else {
+                return self.without_newline(horizon);
             };
             let newline = self.scanned + offset;
-            if self.ends_frame(newline) {
-                return Some(self.cut(newline, newline + 1, 1));
+            if let Some(scan) = &mut self.scan {
+                let from = self.scanned - self.start;
+                scan.scan(from, &self.buffer[self.scanned..newline]);
+                if let Some(fault) = scan.fault() {
+                    let opened = scan.opened();
+                    return self.set_aside(fault, opened, Some(newline));
+                }
+                if scan.is_open() {
+                    let opened = scan.opened();
+                    if newline - self.start - opened > self.max_quoted {
+                        let fault = Fault::OpenTooLong(self.max_quoted);
+                        return self.set_aside(fault, opened, Some(newline));
+                    }
+                    self.inner_lines += 1;
+                    self.scanned = newline + 1;
+                    continue;
+                }
+                if self.inner_lines > 0
+                    && let Some(fault) = self.wrong_fields(newline)
+                {
+                    return self.set_aside(fault, 0, Some(newline));
+                }
             }
-            self.inner_lines += 1;
-            self.scanned = newline + 1;
-        }
-    }
-
-    /// Whether the newline at `newline` ends the frame; brings `quoting` there.
-    #[inline]
-    fn ends_frame(&mut self, newline: usize) -> bool {
-        self.scan_quotes(newline);
-        self.quoting != Quoting::Quoted
-    }
-
-    /// Brings `quoting` from `scanned` to `until`.
-    #[inline]
-    fn scan_quotes(&mut self, until: usize) {
-        let Framing::Quoted { quote, delimiter } = self.framing else {
-            return;
-        };
-        let bytes = &self.buffer[self.scanned..until];
-        let at_frame_start = self.quoting == Quoting::FieldStart && self.scanned == self.start;
-        if at_frame_start && memchr(quote, bytes).is_none() {
-            // No quote in the line: what state it leaves is asked only at a newline, where these two are alike.
-            self.quoting = if bytes.last().is_none_or(|&last| last == delimiter) {
-                Quoting::FieldStart
-            } else {
-                Quoting::Bare
-            };
-            return;
-        }
-        for &byte in bytes {
-            self.quoting = match self.quoting {
-                Quoting::FieldStart | Quoting::AfterQuote if byte == quote => Quoting::Quoted,
-                Quoting::Quoted if byte == quote => Quoting::AfterQuote,
-                Quoting::Quoted => Quoting::Quoted,
-                _ if byte == delimiter => Quoting::FieldStart,
-                _ => Quoting::Bare,
-            };
+            return Some(self.cut(newline, newline + 1));
         }
     }
 
     /// Cuts off the frame that ends at `end`, the next one beginning at `next`.
     #[inline]
-    fn cut(&mut self, end: usize, next: usize, own_lines: u64) -> Frame<'_> {
-        let (start, lines) = (self.start, self.inner_lines + own_lines);
+    fn cut(&mut self, end: usize, next: usize) -> Frame<'_> {
+        let fault = match self.has_zeros {
+            true => hole(&self.buffer[self.start..end], &mut 0),
+            false => None,
+        };
+        self.take(end, next, self.inner_lines + 1, fault)
+    }
+
+    /// Takes out the frame that ends at `end`, the next one beginning at `next`.
+    #[inline]
+    fn take(&mut self, end: usize, next: usize, lines: u64, fault: Option<Fault>) -> Frame<'_> {
+        let start = self.start;
         self.start = next;
         self.scanned = next;
         self.restart();
-        let length = end - start;
-        if length > self.max {
-            let bytes = &self.buffer[start..start + length.min(KEPT_OF_OVERLONG)];
-            return Frame {
-                bytes,
-                lines,
-                fault: Some(Fault::Overlong(length as u64)),
-            };
-        }
         Frame {
             bytes: &self.buffer[start..end],
             lines,
-            fault: None,
+            fault,
         }
     }
 
     fn restart(&mut self) {
         self.inner_lines = 0;
-        self.quoting = Quoting::FieldStart;
+        if let Some(scan) = &mut self.scan {
+            scan.restart();
+        }
     }
 
-    /// No newline is left: waits for more, or ends the stream, or gives up on an overlong frame.
-    fn without_newline(&mut self) -> Option<Frame<'_>> {
-        self.scan_quotes(self.end);
-        self.scanned = self.end;
-        let length = self.end - self.start;
-        let too_long = length > self.max;
-        if length == 0 || !(self.ended || too_long) {
+    /// No newline is left before `horizon`: waits for more, or ends the stream, or gives up on an overlong frame.
+    fn without_newline(&mut self, horizon: usize) -> Option<Frame<'_>> {
+        let from = self.scanned - self.start;
+        let mut fault = None;
+        let is_overlong = horizon - self.start > self.max;
+        let is_last = self.ended && !is_overlong;
+        if let Some(scan) = &mut self.scan {
+            scan.scan(from, &self.buffer[self.scanned..horizon]);
+            let open = match is_overlong {
+                true => Fault::OpenTooLong(self.max_quoted),
+                false => Fault::Unclosed,
+            };
+            let open = (scan.is_open() && (is_last || is_overlong)).then_some(open);
+            let at = scan.opened();
+            fault = scan.fault().or(open).map(|fault| (fault, at));
+        }
+        self.scanned = horizon;
+        if horizon == self.start {
             return None;
         }
-        if self.quoting == Quoting::Quoted {
-            if let Some(offset) = memchr(b'\n', &self.buffer[self.start..self.end]) {
-                // The quote that opened in the first line is closed nowhere: only that line is given up.
-                return Some(self.unclosed(self.start + offset));
-            }
-            if self.ended && !too_long {
-                let frame = self.cut(self.end, self.end, 1);
-                return Some(Frame {
-                    fault: Some(Fault::Unclosed),
-                    ..frame
-                });
+        if is_last && self.inner_lines > 0 && fault.is_none() {
+            fault = self.wrong_fields(horizon).map(|fault| (fault, 0));
+        }
+        if let Some((fault, opened)) = fault {
+            let opening = self.start + opened..horizon;
+            if is_last || memchr(b'\n', &self.buffer[opening]).is_some() {
+                return self.set_aside(fault, opened, None);
             }
         }
-        if self.ended {
-            return Some(self.cut(self.end, self.end, 1));
+        if is_overlong {
+            return self.pass_over(horizon);
         }
-        let prefix = self.buffer[self.start..self.start + length.min(KEPT_OF_OVERLONG)].to_vec();
-        self.skipping = Some(Skipping {
-            prefix,
-            bytes: length as u64,
-            passed: self.passed_before(self.start),
-        });
-        self.passed.add(&self.buffer[..self.end]);
-        (self.start, self.scanned, self.end) = (0, 0, 0);
-        self.quoting = Quoting::FieldStart;
-        None
+        if !is_last {
+            return None;
+        }
+        if self.has_zeros
+            && self.buffer[self.start..horizon]
+                .iter()
+                .all(|&byte| byte == 0)
+        {
+            // Padding, up to the end of a block for example.
+            self.start = horizon;
+            return None;
+        }
+        Some(self.cut(horizon, horizon))
     }
 
-    fn unclosed(&mut self, newline: usize) -> Frame<'_> {
-        let start = self.start;
-        self.start = newline + 1;
-        self.scanned = newline + 1;
-        self.restart();
-        Frame {
-            bytes: &self.buffer[start..newline],
-            lines: 1,
-            fault: Some(Fault::Unclosed),
-        }
+    /// Begins to pass over a frame that has more bytes than the limit before `horizon`.
+    fn pass_over(&mut self, horizon: usize) -> Option<Frame<'_>> {
+        let bytes = &self.buffer[self.start..horizon];
+        self.skipping = Some(Skipping {
+            prefix: bytes[..bytes.len().min(KEPT_OF_OVERLONG)].to_vec(),
+            bytes: bytes.len() as u64,
+            is_zero: self.has_zeros && bytes.iter().all(|&byte| byte == 0),
+            passed: self.passed_before(self.start),
+        });
+        self.start = horizon;
+        self.skip()
     }
 
     /// Passes over an overlong frame up to its newline.
     fn skip(&mut self) -> Option<Frame<'_>> {
-        let newline = memchr(b'\n', &self.buffer[self.start..self.end]);
-        let passed = newline.unwrap_or(self.end - self.start);
+        let rest = &self.buffer[self.start..self.end];
+        let newline = memchr(b'\n', rest);
+        let skipped = &rest[..newline.unwrap_or(rest.len())];
         let skipping = self.skipping.as_mut()?;
-        skipping.bytes += passed as u64;
-        self.start += passed + usize::from(newline.is_some());
+        skipping.bytes += skipped.len() as u64;
+        skipping.is_zero &= skipped.iter().all(|&byte| byte == 0);
+        self.start += skipped.len() + usize::from(newline.is_some());
         self.scanned = self.start;
         if newline.is_none() && !self.ended {
             return None;
         }
-        let Skipping { prefix, bytes, .. } = self.skipping.take()?;
+        let skipping = self.skipping.take()?;
         let lines = self.inner_lines + 1;
         self.restart();
-        self.overlong = prefix;
+        if skipping.is_zero && newline.is_none() {
+            return None;
+        }
+        self.overlong = skipping.prefix;
         Some(Frame {
             bytes: &self.overlong,
             lines,
-            fault: Some(Fault::Overlong(bytes)),
+            fault: Some(Fault::Overlong(skipping.bytes)),
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const CSV: Framing = Framing::Quoted {
-        quote: b'"',
-        delimiter: b',',
-    };
-
-    /// All frames of `input`, given in pieces of `piece` bytes.
-    fn frames(
-        framing: Framing,
-        max: usize,
-        input: &[u8],
-        piece: usize,
-    ) -> Vec<(String, u64, Option<Fault>)> {
-        let mut framer = Framer::new(framing, max, 4);
-        let mut all = Vec::new();
-        let mut pieces = input.chunks(piece);
-        loop {
-            while let Some(frame) = framer.next() {
-                let text = String::from_utf8_lossy(frame.bytes).into_owned();
-                all.push((text, frame.lines, frame.fault));
-            }
-            if framer.ended {
-                return all;
-            }
-            match pieces.next() {
-                None => framer.end(),
-                Some(mut piece) => {
-                    while !piece.is_empty() {
-                        framer.fill(&mut piece).unwrap();
-                        if !piece.is_empty() {
-                            // As a reader that has more: the frames there are come first.
-                            while let Some(frame) = framer.next() {
-                                let text = String::from_utf8_lossy(frame.bytes).into_owned();
-                                all.push((text, frame.lines, frame.fault));
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn texts(framing: Framing, input: &str) -> Vec<String> {
-        frames(framing, 1 << 20, input.as_bytes(), 7)
-            .into_iter()
-            .map(|(text, ..)| text)
-            .collect()
-    }
-
-    #[test]
-    fn a_last_line_without_newline_is_a_frame() {
-        assert_eq!(texts(Framing::Lines, "a\n\nbc"), ["a", "", "bc"]);
-        assert_eq!(texts(Framing::Lines, "a\n"), ["a"]);
-        assert!(texts(Framing::Lines, "").is_empty());
-    }
-
-    #[test]
-    fn newlines_in_quotes_do_not_end_a_record() {
-        let all = frames(CSV, 1 << 20, b"a,\"b\nc\"\"\n\",d\ne,f\"g\nh\n", 3);
-        let texts: Vec<_> = all
-            .iter()
-            .map(|(text, lines, _)| (text.as_str(), *lines))
-            .collect();
-        assert_eq!(texts, [("a,\"b\nc\"\"\n\",d", 3), ("e,f\"g", 1), ("h", 1)]);
-    }
-
-    #[test]
-    fn an_unclosed_quote_costs_one_line_only() {
-        let all = frames(CSV, 1 << 20, b"a,b\n\"x,1\nc,d\ne,f", 5);
-        assert_eq!(all[1], ("\"x,1".to_string(), 1, Some(Fault::Unclosed)));
-        let rest: Vec<_> = all[2..]
-            .iter()
-            .map(|(text, _, fault)| (text.as_str(), *fault))
-            .collect();
-        assert_eq!(rest, [("c,d", None), ("e,f", None)]);
-    }
-
-    #[test]
-    fn a_frame_over_the_limit_is_passed_over_in_bounded_memory() {
-        let mut framer = Framer::new(Framing::Lines, 1000, 16);
-        let mut input = vec![b'x'; 50 << 20];
-        input.extend_from_slice(b"\nnext\n");
-        let mut rest = &input[..];
-        let mut seen = Vec::new();
-        while framer.fill(&mut rest).unwrap() > 0 {
-            while let Some(frame) = framer.next() {
-                seen.push((frame.bytes.len(), frame.fault));
-            }
-        }
-        assert_eq!(
-            seen,
-            [
-                (
-                    1001.min(KEPT_OF_OVERLONG).max(seen[0].0),
-                    Some(Fault::Overlong(50 << 20))
-                ),
-                (4, None)
-            ]
-        );
-        assert!(seen[0].0 <= KEPT_OF_OVERLONG);
-        assert!(framer.buffer.len() <= 1000 + SLACK);
-    }
-
-    #[test]
-    fn a_frame_at_the_limit_passes_and_one_byte_more_does_not() {
-        for piece in 1..9 {
-            let all = frames(Framing::Lines, 4, b"1234\n12345\n1\n12345", piece);
-            let faults: Vec<_> = all.iter().map(|(_, _, fault)| *fault).collect();
-            let over = Some(Fault::Overlong(5));
-            assert_eq!(faults, [None, over, None, over], "in pieces of {piece}");
-        }
-    }
-
-    /// The frames from a place in `input` on, after `count` of them, and that place.
-    fn resumed(
-        framing: Framing,
-        max: usize,
-        input: &[u8],
-        piece: usize,
-        count: usize,
-    ) -> (Vec<String>, Place) {
-        let mut framer = Framer::new(framing, max, piece);
-        let mut reader = input;
-        let (mut seen, mut lines) = (0, 0);
-        while seen < count {
-            if let Some(frame) = framer.next() {
-                seen += 1;
-                lines += frame.lines;
-            } else if framer.ended {
-                break;
-            } else if framer.fill(&mut reader).unwrap() == 0 {
-                framer.end();
-            }
-        }
-        let place = framer.place(lines + 1);
-        assert_eq!(place.offset, framer.offset());
-        let from = place.offset as usize;
-        assert!(input[..from].ends_with(&place.before));
-        let mut again = Framer::new(framing, max, piece);
-        again.begin_at(&place);
-        let mut reader = &input[from..];
-        let mut rest = Vec::new();
-        loop {
-            if let Some(frame) = again.next() {
-                rest.push(String::from_utf8_lossy(frame.bytes).into_owned());
-            } else if again.ended {
-                return (rest, place);
-            } else if again.fill(&mut reader).unwrap() == 0 {
-                again.end();
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn from_any_place_the_rest_is_the_same(
-            input in "[ab,\"\n]{0,80}", piece in 1usize..20, quoted in any::<bool>(), count in 0usize..12,
-            max in 3usize..90,
-        ) {
-            // How far an open quote is looked for depends on how the input comes.
-            let (framing, max) = if quoted { (CSV, 1 << 20) } else { (Framing::Lines, max) };
-            let whole = frames(framing, max, input.as_bytes(), piece);
-            let (rest, place) = resumed(framing, max, input.as_bytes(), piece, count);
-            let passed = &whole[..count.min(whole.len())];
-            let lines: u64 = passed.iter().map(|(_, lines, _)| lines).sum();
-            prop_assert_eq!(place.line, lines + 1);
-            let expected: Vec<_> = whole[passed.len()..].iter().map(|(text, ..)| text.clone()).collect();
-            prop_assert_eq!(rest.len(), expected.len());
-            if max > 80 {
-                prop_assert_eq!(rest, expected);
-            }
-        }
-
-        #[test]
-        fn any_cut_of_the_input_gives_the_same_frames(
-            input in "[ab,\"\n]{0,80}", piece in 1usize..20, quoted in any::<bool>()
-        ) {
-            let framing = if quoted { CSV } else { Framing::Lines };
-            let whole = frames(framing, 1 << 20, input.as_bytes(), input.len().max(1));
-            prop_assert_eq!(frames(framing, 1 << 20, input.as_bytes(), piece), whole.clone());
-            let lines: u64 = whole.iter().map(|(_, lines, _)| lines).sum();
-            prop_assert_eq!(lines as usize, input.lines().count().max(input.split_terminator('\n').count()));
-        }
-    }
-}
+mod tests;

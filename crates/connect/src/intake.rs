@@ -1,20 +1,25 @@
 //! The way in: bytes of one stream become records on a lane.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    BadRecords, InstanceContext, JobSignals, Lane, OnError, Ordinal, OriginRun, Outbox, Progress,
-    RecordGuard, Result, Timestamp,
+    BadRecords, Error, ErrorCode, InstanceContext, JobSignals, Lane, OnError, Ordinal, OriginRun,
+    Outbox, Progress, RecordGuard, Result, Timestamp,
 };
 
+use crate::OnDamage;
+use crate::decompressed::Damage;
 use crate::format::Decode;
-use crate::framer::{Fault, Framer};
-use crate::place::Place;
+use crate::framer::{Framer, Limits};
+use crate::place::{Passed, Place};
 
 /// The longest frame that is taken unless the source says otherwise: 16 MiB.
 pub(crate) const DEFAULT_MAX_LINE: usize = 16 << 20;
+
+/// The longest quoted field that may span lines unless the source says otherwise: 1 MiB.
+const DEFAULT_MAX_QUOTED: usize = 1 << 20;
 
 /// How much is read at a time from files and standard input.
 pub(crate) const READ_SIZE: usize = 256 << 10;
@@ -26,7 +31,10 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub(crate) struct Reading<D> {
     pub decoder: D,
     pub on_error: OnError,
+    /// `None` for the source's own default.
+    pub on_damage: Option<OnDamage>,
     pub max_line: usize,
+    pub max_quoted: usize,
 }
 
 impl<D> Reading<D> {
@@ -34,7 +42,16 @@ impl<D> Reading<D> {
         Reading {
             decoder,
             on_error: OnError::default(),
+            on_damage: None,
             max_line: DEFAULT_MAX_LINE,
+            max_quoted: DEFAULT_MAX_QUOTED,
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            frame: self.max_line,
+            quoted: self.max_quoted,
         }
     }
 
@@ -42,7 +59,9 @@ impl<D> Reading<D> {
         Reading {
             decoder,
             on_error: self.on_error,
+            on_damage: self.on_damage,
             max_line: self.max_line,
+            max_quoted: self.max_quoted,
         }
     }
 }
@@ -57,10 +76,25 @@ macro_rules! reading_options {
             self
         }
 
+        /// Sets what becomes of an input that can't be read to its end: the job fails, or the records before the damage
+        /// are kept. See [`OnDamage`](crate::OnDamage).
+        pub fn on_damage(mut self, on_damage: crate::OnDamage) -> Self {
+            self.reading.on_damage = Some(on_damage);
+            self
+        }
+
         /// Sets the longest line taken, in bytes without the newline. A longer one is treated as undecodable: its
         /// first 4 KiB are kept for its dead letter, memory stays bounded, and reading goes on behind its newline.
         pub fn max_line(mut self, bytes: usize) -> Self {
             self.reading.max_line = bytes;
+            self
+        }
+
+        /// Sets the longest quoted field of CSV that may span lines, in bytes; 1 MiB unless set, and never more than
+        /// [`max_line`](Self::max_line). A quote that is not closed by then counts as one that was never meant: its
+        /// record is set aside, and reading goes on with the next line that makes sense.
+        pub fn max_quoted(mut self, bytes: usize) -> Self {
+            self.reading.max_quoted = bytes;
             self
         }
     };
@@ -103,11 +137,22 @@ impl Trail {
     }
 }
 
+/// A header that can't be read: nothing behind it can be understood.
+struct BadHeader {
+    damage: Damage,
+    raw: Vec<u8>,
+}
+
 /// Cuts the bytes of one stream into frames, decodes them, and knows where each came from.
 pub(crate) struct Intake<T, D> {
     framer: Framer,
     decoder: D,
     bad: BadRecords,
+    /// Dead letters for damage, whatever becomes of single records.
+    damaged: BadRecords,
+    on_damage: OnDamage,
+    /// The stream's header that can't be read.
+    bad_header: Option<BadHeader>,
     signals: Arc<JobSignals>,
     /// The stream's name: a path, a peer.
     origin: Arc<str>,
@@ -121,9 +166,12 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
     pub fn new(reading: &Reading<D>, read_size: usize) -> Self {
         let decoder = reading.decoder.clone();
         Intake {
-            framer: Framer::new(decoder.framing(), reading.max_line, read_size),
+            framer: Framer::new(decoder.framing(), reading.limits(), read_size),
             decoder,
             bad: BadRecords::new(reading.on_error),
+            damaged: BadRecords::new(OnError::DeadLetter),
+            on_damage: reading.on_damage.unwrap_or_default(),
+            bad_header: None,
             signals: Arc::default(),
             origin: Arc::from(""),
             trail: None,
@@ -134,6 +182,7 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
 
     pub fn attach(&mut self, context: &InstanceContext) {
         self.bad.attach(context);
+        self.damaged.attach(context);
         self.signals = Arc::clone(&context.signals);
     }
 
@@ -152,8 +201,15 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
             trail.next_line = 0;
         }
         self.line = 1;
+        self.bad_header = None;
         self.framer.begin();
         self.decoder.begin();
+    }
+
+    /// A new stream begins in the middle of a file, behind these bytes.
+    pub fn begin_behind(&mut self, origin: impl Into<Arc<str>>, before: &Passed) {
+        self.begin(origin);
+        self.framer.begin_behind(before);
     }
 
     /// A stream goes on that an earlier life has read up to this place; `reader` reads it from its beginning. Where the format needs that, it
@@ -186,6 +242,7 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
                 if !is_bad && !matches!(self.decoder.decode(content(frame.bytes, line)), Ok(None)) {
                     return Ok(());
                 }
+                self.framer.expect_fields(self.decoder.fields());
             }
             if is_all || self.framer.offset() >= end {
                 return Ok(());
@@ -239,7 +296,8 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         })
     }
 
-    /// Decodes frames into the lane while it has room. True once no whole frame is left: more bytes are wanted.
+    /// Decodes frames into the lane while it has room. True once no whole frame is left: more bytes are wanted, unless the
+    /// stream's [header](Self::bad_header) can't be read.
     pub fn deliver(&mut self, lane: &mut Lane<'_, T>) -> Result<bool> {
         let emptied = self.decode(lane);
         if let Some(trail) = self.trail.as_mut().filter(|trail| !trail.runs.is_empty()) {
@@ -252,6 +310,9 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
     fn decode(&mut self, lane: &mut Lane<'_, T>) -> Result<bool> {
         let mut room = lane.room();
         let mut guard = RecordGuard::new();
+        if self.bad_header.is_some() {
+            return Ok(true);
+        }
         while room > 0 {
             let Some(frame) = self.framer.next() else {
                 return Ok(true);
@@ -269,14 +330,24 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
                         guard.advance();
                         continue;
                     }
-                    Ok(None) => continue,
+                    Ok(None) => {
+                        self.framer.expect_fields(self.decoder.fields());
+                        continue;
+                    }
                     Err(reason) => reason,
                 },
-                Some(Fault::Unclosed) => "a quoted field is not closed".to_string(),
-                Some(Fault::Overlong(bytes)) => {
-                    format!("a line of {bytes} bytes is over the limit (`max_line`)")
-                }
+                Some(fault) => fault.to_string(),
             };
+            if self.decoder.awaits_header() {
+                self.line = line;
+                self.bad_header = Some(BadHeader {
+                    damage: Damage::permanent(format!(
+                        "its header, in line {line}, can't be read: {reason}"
+                    )),
+                    raw: frame.bytes.to_vec(),
+                });
+                return Ok(true);
+            }
             let origin = &self.origin;
             self.bad.report(
                 || format!("{origin}:{line}"),
@@ -287,18 +358,63 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         Ok(false)
     }
 
-    /// The stream broke off, when all whole frames have been delivered: half a line is a bad record. If there is none,
-    /// the break itself is reported only if `always`.
-    pub fn break_off(&mut self, reason: &str, always: bool) -> Result<()> {
+    /// The damage of the stream's header, if that can't be read: then nothing behind it is.
+    pub fn bad_header(&self) -> Option<&Damage> {
+        self.bad_header.as_ref().map(|header| &header.damage)
+    }
+
+    /// Returns true if there are bytes behind the last whole record.
+    pub fn has_partial(&self) -> bool {
+        self.bad_header.is_some() || self.framer.has_partial()
+    }
+
+    fn take_partial(&mut self) -> Option<Vec<u8>> {
         let partial = self.framer.take_partial();
-        if partial.is_none() && !always {
-            return Ok(());
+        match self.bad_header.take() {
+            Some(header) => Some(header.raw),
+            None => partial,
         }
+    }
+
+    /// Reports what is left of the stream as a bad record, if there is something: its end came in the middle of it.
+    pub fn break_off(&mut self, reason: &str) -> Result<()> {
+        let Some(partial) = self.take_partial() else {
+            return Ok(());
+        };
         let (origin, line) = (&self.origin, self.line);
-        self.bad.report(
+        self.bad
+            .report(|| format!("{origin}:{line}"), || partial, reason)
+    }
+
+    /// The stream can't be read any further, and all whole frames before that have been delivered.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ReadFailed`] if damage fails the job.
+    pub fn damage(&mut self, damage: &Damage) -> Result<()> {
+        let reason = &damage.told;
+        let (bytes, lines) = (self.framer.offset(), self.line - 1);
+        let (origin, line) = (Arc::clone(&self.origin), self.line);
+        let read = format!("{lines} lines had been read, {bytes} bytes");
+        if self.on_damage == OnDamage::Fail {
+            let what = format!("cannot read {origin} to its end");
+            let error = Error::new(ErrorCode::ReadFailed, what)
+                .because(format!("{reason}; {read}"))
+                .hint("restore the input, or keep the records before the damage: on_damage(OnDamage::Keep)");
+            return Err(match damage.is_permanent {
+                true => error.permanent(),
+                false => error,
+            });
+        }
+        // Standard error may be closed; the dead letter says the same.
+        let _ = writeln!(
+            io::stderr().lock(),
+            "ardea: {origin} can't be read to its end: {reason}; {read}, and are kept"
+        );
+        let partial = self.take_partial();
+        self.damaged.report(
             || format!("{origin}:{line}"),
             || partial.unwrap_or_default(),
-            reason,
+            format!("{reason}; {read}"),
         )
     }
 }

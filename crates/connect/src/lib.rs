@@ -22,6 +22,8 @@
 //!
 //! * A record that can't be decoded or encoded is dealt with as the source or sink says
 //!   ([`OnError`](ardea_core::OnError)), with its place and bytes; nothing around it is lost.
+//! * An input that can't be read to its end fails the job, unless the source is to keep what it could read
+//!   ([`OnDamage`]).
 //! * Memory is bounded whatever comes in: by the longest line allowed.
 //! * A source that can be read again hands over what it has *delivered* at the end of an epoch, and goes on exactly there; one that can't says
 //!   so ([`forgets`](ardea_core::Processor::forgets)). Each sink says what it [gives](ardea_core::Delivery).
@@ -60,6 +62,7 @@ pub mod preview;
 pub mod dead_letters;
 pub mod format;
 
+mod damage;
 mod decompressed;
 mod framer;
 mod intake;
@@ -67,6 +70,8 @@ mod numbers;
 mod outgo;
 mod place;
 mod ready;
+
+pub use damage::OnDamage;
 
 #[cfg(test)]
 mod testing;

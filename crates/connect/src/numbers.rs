@@ -2,8 +2,8 @@
 
 use ardea_core::instance_state::{self as kept, Siblings};
 use ardea_core::{
-    CutDraft, CutWriter, Instance, Progress, RestoredState, Result, StateChunk, StateShape,
-    Timestamp,
+    CutDraft, CutWriter, Error, ErrorCode, Instance, Progress, RestoredState, Result, StateChunk,
+    StateShape, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -165,11 +165,36 @@ impl Numbers {
         Ok(())
     }
 
+    /// Refuses a position beyond the end: what is to be read now is not what was read then.
+    fn check(&self, all: &[Kept]) -> Result<()> {
+        let step = all.len() as u64;
+        let ends = all.iter().flat_map(|kept| {
+            // The number before the next one was dealt with, unless none was.
+            let own = kept
+                .own
+                .checked_sub(step)
+                .map(|last| last.saturating_add(1));
+            kept.left.iter().map(|strand| strand.end).chain(own)
+        });
+        let reached = ends.max().unwrap_or(0);
+        if reached <= self.own.end {
+            return Ok(());
+        }
+        let what = format!(
+            "the source has {} records, and {reached} of them had been reached",
+            self.own.end
+        );
+        Err(Error::new(ErrorCode::ReadFailed, what)
+            .hint("give it what it had before, or start the job without the snapshot")
+            .permanent())
+    }
+
     /// For `on_restored`: goes on where all had come to.
     pub fn resume(&mut self) -> Result<()> {
         let Some(mut all) = self.restored.all(|kept| kept.instances)? else {
             return Ok(());
         };
+        self.check(&all)?;
         let Instance { index, parallelism } = self.instance;
         // Behind the latest beginning nothing is older than it has been said to be.
         self.began = all.iter().filter_map(|kept| kept.began).max();
@@ -181,12 +206,14 @@ impl Numbers {
             return Ok(());
         }
         let step = all.len() as u64;
+        // Behind the end there is none to go on with.
         let frontier = all.iter().map(|kept| kept.own).max().unwrap_or(0);
+        let frontier = frontier.min(self.own.end);
         let gaps = all.into_iter().flat_map(|kept| {
             let gap = Strand {
                 next: kept.own,
                 step,
-                end: frontier.min(self.own.end),
+                end: frontier,
             };
             kept.left.into_iter().chain(Some(gap))
         });
@@ -265,6 +292,32 @@ mod tests {
             prop_assert!(numbers.iter().all(Numbers::is_at_end));
             all.sort_unstable();
             prop_assert!(all.into_iter().eq(0..end));
+        }
+    }
+
+    #[test]
+    fn a_position_beyond_the_end_is_refused_and_one_at_the_end_is_not() {
+        for (before, after) in [(3, 3), (3, 2), (2, 5)] {
+            let mut numbers = instances(before, 10);
+            numbers.iter_mut().for_each(|it| drop(take(it, u64::MAX)));
+            let mut numbers = replaced(replaced(numbers, after, 10), before, 12);
+            let rest = numbers.iter_mut().flat_map(|it| take(it, u64::MAX));
+            let mut rest: Vec<u64> = rest.collect();
+            rest.sort_unstable();
+            assert_eq!(rest, [10, 11]);
+            let mut chunk = StateChunk::default();
+            let mut numbers = instances(1, 10);
+            take(&mut numbers[0], 8);
+            numbers[0].take_cut().unwrap();
+            let mut writer = CutWriter::new(&mut chunk, usize::MAX);
+            assert!(numbers[0].write_cut(&mut writer).unwrap().done);
+            for (end, is_refused) in [(7, true), (8, false)] {
+                let mut shorter = Numbers::new(Instance::ONLY, end);
+                let mut position = 0;
+                let state = &mut RestoredState::new(&chunk, &mut position, Instance::ONLY, 100);
+                shorter.restore(state).unwrap();
+                assert_eq!(shorter.resume().is_err(), is_refused);
+            }
         }
     }
 

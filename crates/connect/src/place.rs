@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// How many bytes before a place are kept, to compare.
-const KEPT_BEFORE: usize = 64;
+const KEPT_BEFORE: usize = Passed::KEPT;
 
 /// Where in a stream the next record begins that has not been delivered.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -25,11 +25,27 @@ pub(crate) struct Passed {
 }
 
 impl Passed {
+    /// The greatest number of bytes that are kept.
+    pub const KEPT: usize = 256;
+
+    /// The last bytes that have gone by.
+    pub fn last(&self) -> &[u8] {
+        &self.last
+    }
+
     /// As if a stream had been read up to this place.
     pub fn up_to(place: &Place) -> Self {
         Passed {
             count: place.offset,
             last: place.before.clone(),
+        }
+    }
+
+    /// As if a stream began behind these bytes, of which none counts.
+    pub fn behind(before: &Passed) -> Self {
+        Passed {
+            count: 0,
+            last: before.last.clone(),
         }
     }
 

@@ -22,7 +22,7 @@ use ardea_core::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::decompressed::{Decompressed, damage, is_damage};
+use crate::decompressed::{Damage, Decompressed, damage};
 use crate::format::{Csv, Decode, JsonLines, Lines};
 use crate::intake::{Intake, READ_SIZE, Reading, reading_options};
 use crate::ready::{InTurns, not_now};
@@ -53,8 +53,8 @@ pub fn read<T: Send + 'static, D: Decode<T>>(decoder: D) -> StdinSource<T, D> {
 /// A source that reads standard input until it ends.
 ///
 /// * A last line without newline counts.
-/// * Gzip and zstd are undone; if the compressed data is cut off or damaged, all whole lines before that are delivered, and the
-///   damage is dealt with as [`on_error`](Self::on_error) says.
+/// * Gzip and zstd are undone. If the compressed data is cut off or damaged, all whole lines before that are delivered; then
+///   the job fails, unless [`on_damage`](Self::on_damage) has it keep them.
 /// * A job that drains reads no further, and delivers what it has read.
 /// * What has been read can't be read again, so a job that keeps its state can't have it.
 #[derive(Debug)]
@@ -134,8 +134,8 @@ impl Read for Stdin {
 enum Stage {
     /// Reading until the end.
     Reading,
-    /// Delivering the last whole lines of an input that can't be decompressed any further.
-    Broken(String),
+    /// Delivering the last whole lines of an input that can't be read any further.
+    Broken(Damage),
     /// Delivering the last records.
     Ending,
 }
@@ -146,7 +146,6 @@ struct StreamP<T, D, R: Read + AsFd> {
     stage: Stage,
     /// Whether the end of the input was read, and not only that of what was there when the job drained.
     is_at_end: bool,
-    name: &'static str,
     intake: Intake<T, D>,
     signals: Arc<JobSignals>,
 }
@@ -159,7 +158,6 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> StreamP<T, D, R> {
             reader: Some(Decompressed::new(InTurns(reader))),
             stage: Stage::Reading,
             is_at_end: false,
-            name,
             intake,
             signals: Arc::default(),
         }
@@ -171,7 +169,6 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> StreamP<T, D, R> {
             reader: None,
             stage: Stage::Ending,
             is_at_end: true,
-            name: "",
             intake: Intake::new(reading, 1),
             signals: Arc::default(),
         }
@@ -210,10 +207,13 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
         if !self.intake.deliver(&mut lane)? || lane.room() < before {
             return Ok(Progress::MADE);
         }
+        if let Some(damage) = self.intake.bad_header() {
+            self.stage = Stage::Broken(damage.clone());
+        }
         let reader = match (&mut self.stage, &mut self.reader) {
             (Stage::Reading, Some(reader)) => reader,
-            (Stage::Broken(reason), _) => {
-                self.intake.break_off(reason, true)?;
+            (Stage::Broken(damage), _) => {
+                self.intake.damage(damage)?;
                 return Ok(Progress::DONE);
             }
             (Stage::Ending, _) | (_, None) => return Ok(Progress::DONE),
@@ -230,15 +230,9 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
             }
             Ok(_) => {}
             Err(error) if not_now(&error) => return Ok(Progress::NONE),
-            Err(error) if is_damage(&error) => {
+            Err(error) => {
                 self.stage = Stage::Broken(damage(&error));
                 self.is_at_end = !draining;
-            }
-            Err(error) => {
-                let what = format!("cannot read {}", self.name);
-                return Err(Error::new(ErrorCode::ReadFailed, what)
-                    .because(error)
-                    .hint("check what it was redirected from"));
             }
         }
         Ok(Progress::MADE)
@@ -260,17 +254,22 @@ mod tests {
     use ardea_testkit::SourceTest;
 
     use super::*;
+    use crate::OnDamage;
     use crate::testing::{Driven, gzip, signals, zstd};
 
     fn piped(reader: PipeReader) -> Driven<String> {
+        reading(reader, OnDamage::Keep)
+    }
+
+    fn reading(reader: PipeReader, on_damage: OnDamage) -> Driven<String> {
         let reader = std::sync::Mutex::new(Some(reader));
         let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
             let reader = reader.lock().unwrap().take().unwrap();
-            Ok(Box::new(StreamP::new(
-                reader,
-                "stdin",
-                &Reading::new(Lines),
-            )))
+            let reading = Reading {
+                on_damage: Some(on_damage),
+                ..Reading::new(Lines)
+            };
+            Ok(Box::new(StreamP::new(reader, "stdin", &reading)))
         };
         Driven::start(Source::<String, Bounded>::new("stdin", Arc::new(supply)))
     }
@@ -347,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_input_that_is_cut_short_yields_its_whole_lines_and_one_letter() {
+    fn of_compressed_input_that_is_cut_short_its_whole_lines_can_be_kept() {
         let lines = numbers();
         let text = lines.join("\n").into_bytes();
         for packed in [gzip(&text), zstd(&text)] {
@@ -360,6 +359,13 @@ mod tests {
             assert_eq!(letters.len(), 1, "{letters:?}");
             assert_eq!(letters[0].0, format!("stdin:{}", got.len() + 1));
             assert!(letters[0].1.contains("cut off"), "{letters:?}");
+
+            let (reader, mut writer) = io::pipe().unwrap();
+            let mut strict = reading(reader, OnDamage::Fail);
+            std::thread::spawn(move || writer.write_all(&packed[..packed.len() / 2]));
+            let error = strict.run().err().expect("an error");
+            assert_eq!(error.code(), ErrorCode::ReadFailed);
+            assert!(error.to_string().contains("lines had been read"), "{error}");
         }
     }
 

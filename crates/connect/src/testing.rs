@@ -79,7 +79,11 @@ pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn zstd(content: &[u8]) -> Vec<u8> {
-    zstd::encode_all(content, 1).unwrap()
+    use std::io::Write;
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.include_checksum(true).unwrap();
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
 }
 
 /// A source being driven: every third call finds the outbox full, the others have room for one, then for many.

@@ -1,10 +1,10 @@
 //! A spout of the lines of files.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
 
-use ardea_connect::files;
+use ardea_connect::{OnDamage, files};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_topology::{
     ComponentContext, MessageId, Next, Outcome, Outputs, Settings, Spout, SpoutCollector,
@@ -17,13 +17,37 @@ struct LinesSettings {
     file: PathBuf,
     #[serde(default)]
     repeat: bool,
+    #[serde(default)]
+    on_damage: Damage,
 }
+
+/// The `on_damage` setting, as [`OnDamage`].
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Damage {
+    #[default]
+    Fail,
+    Keep,
+}
+
+impl From<Damage> for OnDamage {
+    fn from(damage: Damage) -> Self {
+        match damage {
+            Damage::Fail => OnDamage::Fail,
+            Damage::Keep => OnDamage::Keep,
+        }
+    }
+}
+
+/// The longest line that is taken.
+const MAX_LINE: u64 = 16 << 20;
 
 /// Emits the lines of a file, or of the files of a directory. Of several instances each reads all of them and emits its share of each:
 /// every n-th line.
 pub(super) struct Lines {
     path: PathBuf,
     repeats: bool,
+    on_damage: OnDamage,
     /// What is read, in this order, and the place of the next among them.
     files: Vec<PathBuf>,
     next_file: usize,
@@ -43,10 +67,15 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn of(settings: &Settings) -> Result<Self> {
-        let LinesSettings { file, repeat } = settings.parse()?;
+        let LinesSettings {
+            file,
+            repeat,
+            on_damage,
+        } = settings.parse()?;
         Ok(Lines {
             path: crate::job::packaged(file),
             repeats: repeat,
+            on_damage: on_damage.into(),
             files: Vec::new(),
             next_file: 0,
             reader: None,
@@ -59,12 +88,33 @@ impl Lines {
         })
     }
 
-    fn unreadable(&self, error: std::io::Error) -> Error {
+    /// The file at hand.
+    fn at_hand(&self) -> &Path {
         let at_hand = self.files.get(self.next_file.saturating_sub(1));
-        let what = format!("cannot read {}", at_hand.unwrap_or(&self.path).display());
+        at_hand.unwrap_or(&self.path)
+    }
+
+    fn unreadable(&self, error: std::io::Error) -> Error {
+        let (file, lines) = (self.at_hand().display(), self.next_in_file);
+        let what = format!("cannot read {file} to its end, {lines} lines had been read");
         Error::new(ErrorCode::ReadFailed, what)
             .because(error)
-            .hint("check the file and the disk that it is on")
+            .hint("restore the file, or keep the lines before the damage: on_damage: keep")
+    }
+
+    fn too_long(&self) -> Error {
+        let (file, line) = (self.at_hand().display(), self.next_in_file + 1);
+        let what = format!("{file}:{line} is a line of more than {MAX_LINE} bytes");
+        Error::new(ErrorCode::BadRecord, what).hint("check that it is a file of text")
+    }
+
+    /// Says on standard error, which may be closed, that a file counts up to here only.
+    fn tell_damage(&self, error: &std::io::Error) {
+        let (file, lines) = (self.at_hand().display(), self.next_in_file);
+        let _ = writeln!(
+            std::io::stderr().lock(),
+            "ardea: {file} can't be read to its end: {error}; {lines} lines had been read, and are kept"
+        );
     }
 
     /// Opens the next file, or the first one again; says whether there is one.
@@ -97,10 +147,22 @@ impl Lines {
                 }
             };
             let mut line = Vec::new();
-            let read = reader.read_until(b'\n', &mut line);
-            if read.map_err(|error| self.unreadable(error))? == 0 {
-                self.reader = None;
-                continue;
+            let mut within = reader.take(MAX_LINE + 1);
+            let read = within.read_until(b'\n', &mut line);
+            let is_too_long = line.len() as u64 > MAX_LINE && !line.ends_with(b"\n");
+            match read {
+                Ok(_) if is_too_long => return Err(self.too_long()),
+                Ok(0) => {
+                    self.reader = None;
+                    continue;
+                }
+                Ok(_) => {}
+                Err(error) if self.on_damage == OnDamage::Keep => {
+                    self.tell_damage(&error);
+                    self.reader = None;
+                    continue;
+                }
+                Err(error) => return Err(self.unreadable(error)),
             }
             let is_own = (self.next_in_file + self.round) % self.share.1 == self.share.0;
             self.next_in_file += 1;

@@ -71,6 +71,11 @@ pub static COMPONENTS: &[ComponentInfo] = &[
                 "the path of the file or directory, on the machine of the instance; one that was submitted along (`--file`) is found by its name",
             ),
             setting("repeat", Some("false"), "whether to begin again at its end"),
+            setting(
+                "on_damage",
+                Some("fail"),
+                "what becomes of a file that can't be read to its end: `fail`, or `keep` the lines before the damage",
+            ),
         ],
     },
     ComponentInfo {

@@ -1,13 +1,13 @@
 //! Follows a growing file, over truncation and rotation.
 
+mod followed;
 mod trace;
 
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use ardea_core::instance_state as kept;
 use ardea_core::{
@@ -17,12 +17,14 @@ use ardea_core::{
 use serde::{Deserialize, Serialize};
 
 use super::list::cannot_read;
-use super::open::open_at_once;
 use super::read::FileSource;
+use crate::decompressed::Damage;
 use crate::format::Decode;
 use crate::intake::{Intake, READ_SIZE, Reading, Turn};
 use crate::place::Place;
 use crate::ready::not_now;
+pub(super) use followed::born;
+use followed::{Followed, is_missing};
 use trace::Trace;
 
 /// How often an unchanged file is looked at, once it has been unchanged for a while.
@@ -34,8 +36,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// * A last line without newline is kept until its newline comes, or the job drains.
 /// * When another file has taken the path (rotation), the old one is read to its end first, then the new one from
 ///   its beginning. While no file has the path, the source waits for one.
-/// * When the file has become shorter than what was read (truncation), it is read from its beginning. A file that
-///   is truncated and grows past that point between two looks (50 ms) is not noticed.
+/// * When the file has become shorter than what was read, or has other bytes in the 256 before that place (truncation,
+///   also by a writer that has written more since), it is read from its beginning.
 /// * One plain file at a time: a directory, or a compressed file, fails the job at its start, and so does a file that isn't there,
 ///   unless it is to be [waited for](Self::wait_for_file).
 /// * A job that drains reads no further, and delivers what it has read, an unfinished last line too.
@@ -110,90 +112,6 @@ impl<T: Send + 'static, D: Decode<T>> From<FollowSource<T, D>> for Source<T, Unb
     fn from(source: FollowSource<T, D>) -> Self {
         source.build()
     }
-}
-
-/// The file being read, with what tells it from another of the same name.
-struct Followed {
-    file: File,
-    device: u64,
-    inode: u64,
-    /// When it was made, as far as the file system tells, in nanoseconds since 1970: numbers of inodes are used again.
-    born: Option<u64>,
-    position: u64,
-}
-
-impl Followed {
-    /// None if what has the path is no plain file.
-    fn open(path: &Path) -> io::Result<Option<Followed>> {
-        // A pipe is not even opened: its writer would take that for a reader.
-        if !fs::metadata(path)?.is_file() {
-            return Ok(None);
-        }
-        let file = open_at_once(path)?;
-        let metadata = file.metadata()?;
-        Ok(metadata.is_file().then(|| Followed {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            born: born(&metadata),
-            file,
-            position: 0,
-        }))
-    }
-
-    /// Goes behind the last whole line of the file's first `length` bytes.
-    fn skip_lines(&mut self, length: u64) -> io::Result<()> {
-        self.position = match self.end_of_lines(length) {
-            // It was truncated meanwhile: what it has now is new.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
-            position => position?,
-        };
-        self.file.seek(SeekFrom::Start(self.position))?;
-        Ok(())
-    }
-
-    /// Where the last whole line of the first `length` bytes ends.
-    fn end_of_lines(&self, length: u64) -> io::Result<u64> {
-        let mut before = length;
-        let mut block = vec![0; READ_SIZE];
-        while before > 0 {
-            let from = before.saturating_sub(READ_SIZE as u64);
-            // At most the size of a block.
-            let block = &mut block[..(before - from) as usize];
-            self.file.read_exact_at(block, from)?;
-            if let Some(newline) = memchr::memrchr(b'\n', block) {
-                return Ok(from + newline as u64 + 1);
-            }
-            before = from;
-        }
-        Ok(0)
-    }
-
-    fn is(&self, other: &fs::Metadata) -> bool {
-        (self.device, self.inode) == (other.dev(), other.ino())
-    }
-}
-
-impl Read for Followed {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(buffer)?;
-        self.position += read as u64;
-        Ok(read)
-    }
-}
-
-/// When a file was made, in nanoseconds since 1970, if that is known.
-fn born(metadata: &fs::Metadata) -> Option<u64> {
-    let born = metadata.created().ok()?;
-    let since = born.duration_since(UNIX_EPOCH).ok()?;
-    u64::try_from(since.as_nanos()).ok()
-}
-
-/// Whether no file has the path: nothing does, or what should be a folder on the way is none now.
-fn is_missing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 /// What the reader is doing.
@@ -275,9 +193,13 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
     }
 
     fn begin(&mut self, followed: Followed) {
-        let origin = self.origin(followed.position);
-        self.intake.begin(origin);
-        self.grow(followed.position, followed);
+        let began = followed.position();
+        let origin = self.origin(began);
+        match began {
+            0 => self.intake.begin(origin),
+            _ => self.intake.begin_behind(origin, followed.passed()),
+        }
+        self.grow(began, followed);
     }
 
     /// What its lines are said to come from, counted from where reading began.
@@ -314,8 +236,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
             opened => opened.map_err(failed)?.ok_or_else(|| self.not_plain())?,
         };
         if self.start.from_end {
-            let length = followed.file.metadata().map_err(failed)?.len();
-            followed.skip_lines(length).map_err(failed)?;
+            followed.skip_lines().map_err(failed)?;
         }
         self.has_begun = true;
         self.begin(followed);
@@ -365,6 +286,9 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
     fn advance(&mut self) -> Result<Progress> {
         let path = &self.path;
         let failed = |error| cannot_read(path, error);
+        if let Some(damage) = self.intake.bad_header() {
+            return Err(failed(io::Error::other(damage.clone())).permanent());
+        }
         let file = match &mut self.stage {
             Stage::Growing(file) | Stage::Finishing(file) => file,
             Stage::Awaiting | Stage::Ending => return self.await_file(),
@@ -376,19 +300,19 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
                 return Ok(Progress::MADE);
             }
             Err(error) if not_now(&error) => return Ok(Progress::NONE),
+            Err(error) if Damage::of(&error).is_some() => {
+                // It was truncated; what it has now is new.
+                file.restart();
+                self.identity = self.identity.map(|identity| Identity {
+                    began: 0,
+                    ..identity
+                });
+                self.intake
+                    .break_off("the file was truncated in the middle of this line")?;
+                self.intake.begin(path.display().to_string());
+                return Ok(Progress::MADE);
+            }
             Err(error) => return Err(failed(error)),
-        }
-        if file.file.metadata().map_err(failed)?.len() < file.position {
-            file.file.seek(SeekFrom::Start(0)).map_err(failed)?;
-            file.position = 0;
-            self.identity = self.identity.map(|identity| Identity {
-                began: 0,
-                ..identity
-            });
-            self.intake
-                .break_off("the file was truncated in the middle of this line", false)?;
-            self.intake.begin(path.display().to_string());
-            return Ok(Progress::MADE);
         }
         match std::mem::replace(&mut self.stage, Stage::Ending) {
             Stage::Growing(file) => match fs::metadata(path) {

@@ -1,6 +1,8 @@
 //! Which files a path stands for.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,6 +10,9 @@ use ardea_core::{Error, ErrorCode, Instance, Result};
 use ardea_filesystem::Shown;
 
 use super::part_file::PART_SUFFIX;
+
+/// The ending of the name of a file that another program is writing.
+const TEMPORARY_SUFFIX: &str = ".tmp";
 
 /// The files of a path, listed once for all instances of one start, so that they agree on who reads what.
 #[derive(Debug)]
@@ -81,6 +86,17 @@ pub(super) fn cannot_read(path: &Path, error: std::io::Error) -> Error {
     .hint("check that it exists and may be read")
 }
 
+/// Returns true if a file of this name is to be read: not hidden, with the suffix, and not being written.
+pub(super) fn is_complete(name: &OsStr, suffix: Option<&str>) -> bool {
+    let name = name.as_bytes();
+    let is_being_written = [PART_SUFFIX, TEMPORARY_SUFFIX]
+        .iter()
+        .any(|ending| name.ends_with(ending.as_bytes()));
+    !name.starts_with(b".")
+        && !is_being_written
+        && suffix.is_none_or(|suffix| name.ends_with(suffix.as_bytes()))
+}
+
 pub(super) fn list(path: &Path, suffix: Option<&str>) -> Result<Vec<PathBuf>> {
     let failed = |error| cannot_read(path, error);
     if !fs::metadata(path).map_err(failed)?.is_dir() {
@@ -89,10 +105,8 @@ pub(super) fn list(path: &Path, suffix: Option<&str>) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(failed)? {
         let file = entry.map_err(failed)?.path();
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let wanted = !name.starts_with('.')
-            && !name.ends_with(PART_SUFFIX)
-            && suffix.is_none_or(|suffix| name.ends_with(suffix));
+        let name = file.file_name().unwrap_or_default();
+        let wanted = is_complete(name, suffix);
         if wanted
             && fs::metadata(&file)
                 .map_err(|error| cannot_read(&file, error))?
@@ -109,7 +123,7 @@ pub(super) fn list(path: &Path, suffix: Option<&str>) -> Result<Vec<PathBuf>> {
             ErrorCode::ReadFailed,
             format!("no file{which} in the directory {}", path.shown()),
         )
-        .hint("check the path and the suffix; hidden files and subdirectories are not read"));
+        .hint("check the path and the suffix; hidden files, subdirectories, `.part` and `.tmp` are not read"));
     }
     files.sort();
     Ok(files)
@@ -128,6 +142,7 @@ mod tests {
             "c.csv",
             ".hidden.csv",
             "d.csv.part",
+            "f.csv.tmp",
             "e.txt",
         ] {
             fs::write(dir.path().join(name), "").unwrap();

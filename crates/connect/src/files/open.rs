@@ -1,39 +1,53 @@
 //! Opens a file for reading, and undoes its compression; also in the middle, where an earlier life had come to.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use ardea_core::{Error, ErrorCode, Result};
 use rustix::fs::OFlags;
 
+use super::checked::Checked;
+use super::fingerprint::{Fingerprint, Mark};
 use super::list::cannot_read;
 use super::part_file::Compression;
-use crate::decompressed::Decompressed;
+use crate::decompressed::{Decompressed, damage};
 use crate::place::Place;
 use crate::ready::InTurns;
 
-/// An open file, and whether reading it may have to wait.
+/// An open file.
 pub(super) struct Input {
     pub reader: Decompressed<Box<dyn Read + Send>>,
     /// A pipe or a device: what has been read is to be handed on before the next read.
     pub may_wait: bool,
+    /// The file's identity, if that was asked for and it is a plain one.
+    pub fingerprint: Option<Fingerprint>,
+    /// The mark of a plain file.
+    pub mark: Option<Mark>,
 }
 
 /// Opens `path`. Gzip and zstd are known by their first bytes, and a file that is named `.gz` or `.zst` must have them.
-pub(super) fn open(path: &Path) -> Result<Input> {
+/// The file's identity is taken down if it `is_kept`.
+pub(super) fn open(path: &Path, is_kept: bool) -> Result<Input> {
     let failed = |error| cannot_read(path, error);
     let file = open_at_once(path).map_err(failed)?;
-    let may_wait = !file.metadata().map_err(failed)?.is_file();
+    let metadata = file.metadata().map_err(failed)?;
+    let may_wait = !metadata.is_file();
+    let mut fingerprint = None;
     let reader: Box<dyn Read + Send> = if may_wait {
         Box::new(InTurns(file))
     } else {
-        Box::new(file)
+        if is_kept {
+            fingerprint = Some(Fingerprint::of(&file).map_err(failed)?);
+        }
+        Box::new(Checked::new(file, 0).map_err(failed)?)
     };
     Ok(Input {
         reader: Decompressed::new(reader).promised(Compression::of_name(path)),
         may_wait,
+        fingerprint,
+        mark: (!may_wait).then(|| Mark::of(&metadata)),
     })
 }
 
@@ -50,28 +64,53 @@ pub(super) fn open_at_once(path: &Path) -> io::Result<File> {
 /// How much is unpacked at a time on the way to a place.
 const STRIDE: u64 = 1 << 20;
 
+/// The place in a file up to which an earlier life has read it.
+pub(super) struct Resumption<'a> {
+    pub is_packed: bool,
+    pub place: &'a Place,
+    /// The file's identity then.
+    pub fingerprint: Option<Fingerprint>,
+}
+
 /// Opens `path` at a place up to which an earlier life has read it. A compressed file is unpacked from its beginning up to there, as long as
 /// `go_on` says so; after that there is nothing.
 ///
 /// # Errors
-/// [`ErrorCode::ReadFailed`] also if the file is shorter than that by now, or what comes before the place is not what came before it then.
+/// [`ErrorCode::ReadFailed`] also if another file has the name by now: by its [`Fingerprint`], or since it is shorter than that, or
+/// has other bytes before the place.
 pub(super) fn open_at(
     path: &Path,
-    is_packed: bool,
-    place: &Place,
+    resumption: &Resumption<'_>,
     go_on: impl Fn() -> bool,
 ) -> Result<Option<Input>> {
-    let mut input = open(path)?;
+    let Resumption {
+        is_packed, place, ..
+    } = *resumption;
+    let failed = |error| cannot_read(path, error);
+    let mut input = open(path, true)?;
     if input.may_wait {
         return Err(changed(path, "it is no plain file any more"));
+    }
+    if let Some(fingerprint) = resumption.fingerprint {
+        let file = open_at_once(path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        if length < fingerprint.length() {
+            let why = format!(
+                "it had {} bytes when it was opened first, and has {length} by now",
+                fingerprint.length()
+            );
+            return Err(changed(path, &why));
+        }
+        if !fingerprint.is_of(&file).map_err(failed)? {
+            return Err(changed(path, "another file has this name by now"));
+        }
     }
     // From where it can be compared.
     let from = place.offset.saturating_sub(place.before.len() as u64);
     if !is_packed {
-        let failed = |error| cannot_read(path, error);
-        let mut file = open_at_once(path).map_err(failed)?;
-        file.seek(SeekFrom::Start(from)).map_err(failed)?;
-        input.reader = Decompressed::plain(Box::new(file));
+        let file = open_at_once(path).map_err(failed)?;
+        let checked = Checked::new(file, from).map_err(failed)?;
+        input.reader = Decompressed::plain(Box::new(checked));
     }
     let mut left = if is_packed { from } else { 0 };
     while left > 0 {
@@ -80,7 +119,7 @@ pub(super) fn open_at(
         }
         let mut some = (&mut input.reader).take(left.min(STRIDE));
         let skipped = io::copy(&mut some, &mut io::sink());
-        match skipped.map_err(|error| cannot_read(path, error))? {
+        match skipped.map_err(|error| changed(path, &damage(&error).told))? {
             0 => return Err(shorter(path, place)),
             count => left -= count,
         }
@@ -93,7 +132,7 @@ pub(super) fn open_at(
             "its content up to where it had been read is another one",
         )),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(shorter(path, place)),
-        Err(error) => Err(cannot_read(path, error)),
+        Err(error) => Err(changed(path, &damage(&error).told)),
     }
 }
 
@@ -110,12 +149,22 @@ fn changed(path: &Path, why: &str) -> Error {
     Error::new(ErrorCode::ReadFailed, what)
         .because(why)
         .hint("put the file back that was being read, or start the job without the snapshot")
+        .permanent()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{gzip, says, zstd};
+
+    fn opened(path: &Path, is_packed: bool, place: &Place, goes_on: bool) -> Result<Option<Input>> {
+        let resumption = Resumption {
+            is_packed,
+            place,
+            fingerprint: None,
+        };
+        open_at(path, &resumption, || goes_on)
+    }
 
     fn place(text: &str, offset: usize) -> Place {
         Place {
@@ -138,13 +187,13 @@ mod tests {
             fs::write(&path, content).unwrap();
             for offset in [0, 3, 70, text.len() - 1, text.len()] {
                 let place = place(&text, offset);
-                let input = open_at(&path, is_packed, &place, || true).unwrap();
+                let input = opened(&path, is_packed, &place, true).unwrap();
                 let mut rest = String::new();
                 input.unwrap().reader.read_to_string(&mut rest).unwrap();
                 assert!(rest == text[offset..], "from byte {offset}");
             }
             let end = place(&text, text.len());
-            let stopped = open_at(&path, is_packed, &end, || false).unwrap();
+            let stopped = opened(&path, is_packed, &end, false).unwrap();
             assert_eq!(stopped.is_none(), is_packed);
         }
     }
@@ -157,7 +206,7 @@ mod tests {
         let place = place(text, 8);
         let refused = |content: &[u8], is_packed, why: &str| {
             fs::write(&path, content).unwrap();
-            let error = open_at(&path, is_packed, &place, || true).err().expect(why);
+            let error = opened(&path, is_packed, &place, true).err().expect(why);
             assert_eq!(error.code(), ErrorCode::ReadFailed);
             assert!(says(&error, &["file", why]), "{error}");
         };
@@ -167,7 +216,7 @@ mod tests {
         refused(&gzip(b"uno\ndos\ntres\n"), true, "another one");
         fs::remove_file(&path).unwrap();
         crate::testing::named_pipe(&path);
-        let error = open_at(&path, false, &place, || true).err().unwrap();
+        let error = opened(&path, false, &place, true).err().unwrap();
         assert!(says(&error, &["no plain file"]), "{error}");
     }
 }

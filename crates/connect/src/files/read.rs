@@ -1,6 +1,7 @@
 //! Reads files to their end.
 
-mod share;
+pub(super) mod share;
+pub(super) mod supply;
 
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -12,14 +13,17 @@ use ardea_core::{
 };
 use serde::de::DeserializeOwned;
 
+use super::fingerprint::Fingerprint;
 use super::follow::FollowSource;
 use super::list::{Listing, cannot_read};
-use super::open::{self, Input};
-use crate::decompressed::{damage, is_damage};
+use super::open::{self, Input, Resumption};
+use super::watch::WatchSource;
+use crate::decompressed::{Damage, damage};
 use crate::format::{Csv, Decode, JsonLines, Lines};
 use crate::intake::{Intake, READ_SIZE, Reading, reading_options};
 use crate::ready::not_now;
-use share::{Reached, Share};
+use share::Reached;
+use supply::{Listed, Next, Supply};
 
 /// The lines of a file, or of a directory's files, as text.
 pub fn lines(path: impl AsRef<Path>) -> FileSource<String, Lines> {
@@ -58,20 +62,22 @@ where
 ///
 /// * Each file is read by one instance, from its beginning to its end; several instances share the files of a directory.
 /// * A file or directory that isn't there, or a directory without a fitting file, fails the job at its start.
-/// * Gzip and zstd are undone, of pipes as well; if the compressed data is cut off or damaged, all whole lines before that are
-///   delivered, the damage is dealt with as [`on_error`](Self::on_error) says, and the next file follows.
+/// * Gzip and zstd are undone, of pipes as well.
+/// * A file that can't be read to its end fails the job, unless [`on_damage`](Self::on_damage) has it keep what could be read:
+///   compressed data that is cut off or damaged, a file that shrinks or is rewritten while it is read, a read that fails, a
+///   header that can't be read. All whole lines before the damage are delivered first. With `Keep` the next file follows.
 /// * A named pipe is waited for until it has a writer, and read until the last writer has closed it.
 /// * A job that drains stops reading in the middle of the file. Of a pipe, half a line is then a record too, since what was read
 ///   of it can't be put back.
 /// * A job that keeps its state goes on with the record that comes next. The files are those that were listed when it first started; one that
 ///   is to read another path by then fails if it has files left of the one before. Where another number of instances goes on, what is left is
-///   dealt out anew. A compressed file is unpacked again up to that record. A file that is shorter by then, or has other content right before that
-///   record, fails the job; what was changed further ahead is not noticed. Pipes and devices can't be read in such a job.
+///   dealt out anew. A compressed file is unpacked again up to that record. Another file of the same name fails the job: one that is shorter
+///   than when it was opened first, or differs in the 256 bytes before that record, or in one of sixteen pieces that are compared. Pipes and devices can't be read in such a job.
 #[derive(Debug)]
 pub struct FileSource<T, D> {
     pub(super) path: PathBuf,
-    suffix: Option<String>,
-    parallelism: Parallelism,
+    pub(super) suffix: Option<String>,
+    pub(super) parallelism: Parallelism,
     pub(super) reading: Reading<D>,
     record: PhantomData<fn() -> T>,
 }
@@ -96,6 +102,11 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
         FollowSource::new(self)
     }
 
+    /// Goes on when all files of the directory have been read, and waits for others to appear; see [`WatchSource`].
+    pub fn watch(self) -> WatchSource<T, D> {
+        WatchSource::new(self)
+    }
+
     /// The source, for a pipeline.
     pub fn build(self) -> Source<T, Bounded> {
         let name = format!("read {}", self.path.display());
@@ -105,11 +116,8 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
         let reading = self.reading;
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
             // What a job reads that goes on where it was is not what there is now.
-            let listed = listing.of(instance);
-            Ok(Box::new(ReadP::<T, D>::new(
-                (Arc::clone(&listing), listed),
-                &reading,
-            )))
+            let listed = Listed::new(Arc::clone(&listing), listing.of(instance));
+            Ok(Box::new(ReadP::<T, D, _>::new(listed, &reading)))
         };
         Source::new(name, Arc::new(supply))
             .using_files(files)
@@ -132,108 +140,113 @@ enum Stage {
     /// Looking for the next file.
     Between,
     /// Reading a file until its end.
-    Reading(PathBuf, Input),
+    Reading(Input),
     /// Delivering the last records of a file that ended.
     Ending,
-    /// Delivering the last whole lines of a file that can't be decompressed any further.
-    Broken(String),
+    /// Delivering the last whole lines of a file that can't be read any further.
+    Broken(Damage),
 }
 
-/// Reads its files one after the other.
-struct ReadP<T, D> {
-    listing: Arc<Listing>,
-    /// What was listed, until it begins.
-    listed: Option<Result<Vec<PathBuf>>>,
-    share: Share,
+/// Reads the files that it is given, one after the other.
+pub(super) struct ReadP<T, D, S> {
+    supply: S,
     intake: Intake<T, D>,
     stage: Stage,
     /// The file at hand, until it is read to its end; and whether it is compressed, as far as that is known.
     at_hand: Option<PathBuf>,
     is_packed: bool,
+    /// The identity of the file at hand, in a job that keeps its state.
+    fingerprint: Option<Fingerprint>,
+    keeps_state: bool,
     /// Whether draining has ended a file of which there may have been more.
     is_stopped: bool,
     signals: Arc<JobSignals>,
 }
 
-impl<T: Send + 'static, D: Decode<T>> ReadP<T, D> {
-    fn new((listing, listed): (Arc<Listing>, Result<Vec<PathBuf>>), reading: &Reading<D>) -> Self {
+impl<T: Send + 'static, D: Decode<T>, S: Supply> ReadP<T, D, S> {
+    pub fn new(supply: S, reading: &Reading<D>) -> Self {
         ReadP {
-            listing,
-            listed: Some(listed),
-            share: Share::new(Instance::ONLY),
+            supply,
             intake: Intake::new(reading, READ_SIZE),
             stage: Stage::Between,
             at_hand: None,
             is_packed: false,
+            fingerprint: None,
+            keeps_state: false,
             is_stopped: false,
             signals: Arc::default(),
         }
     }
 
-    /// Takes what was listed, if nothing was remembered.
-    fn take_listed(&mut self) -> Result<()> {
-        match self.listed.take() {
-            None => {}
-            Some(Ok(listed)) => self.share.set(listed),
-            Some(Err(error)) => {
-                // Whoever asks first is not the only one who has to know.
-                self.listed = Some(Err(error.clone()));
-                return Err(error);
+    /// Opens the next file, if there is one by now. Records that were `delivered` in this call do not wait for it.
+    fn begin_next(&mut self, delivered: bool) -> Result<Progress> {
+        let (path, reached) = match self.supply.next()? {
+            Next::File(path, reached) => (path, reached),
+            Next::Wait(_) if delivered => return Ok(Progress::MADE),
+            Next::Wait(pause) => {
+                std::thread::sleep(pause);
+                return Ok(Progress::NONE);
             }
-        }
-        Ok(())
-    }
-
-    fn begin_next(&mut self) -> Result<bool> {
-        let Some((path, reached)) = self.share.begin_next() else {
-            return Ok(false);
+            Next::End => return Ok(Progress::DONE),
         };
         let origin = path.display().to_string();
         self.is_packed = false;
         let input = match reached {
             None => {
                 self.intake.begin(origin);
-                open::open(&path)?
+                open::open(&path, self.keeps_state)?
             }
-            Some(Reached { is_packed, place }) => {
+            Some(Reached {
+                is_packed,
+                place,
+                file,
+            }) => {
                 let signals = &self.signals;
-                let input = open::open_at(&path, is_packed, &place, || !signals.is_cancelled())?;
-                let Some(input) = input else {
-                    return Ok(false);
+                let resumption = Resumption {
+                    is_packed,
+                    place: &place,
+                    fingerprint: file,
                 };
-                let mut from_beginning = open::open(&path)?.reader;
+                let input = open::open_at(&path, &resumption, || !signals.is_cancelled())?;
+                let Some(input) = input else {
+                    return Ok(Progress::DONE);
+                };
+                let mut from_beginning = open::open(&path, false)?.reader;
                 let begun = self.intake.begin_at(origin, &place, &mut from_beginning);
                 begun.map_err(|error| cannot_read(&path, error))?;
                 self.is_packed = is_packed;
                 input
             }
         };
-        self.at_hand = Some(path.clone());
-        self.stage = Stage::Reading(path, input);
-        Ok(true)
+        self.fingerprint = input.fingerprint;
+        self.supply.begun(input.mark);
+        self.at_hand = Some(path);
+        self.stage = Stage::Reading(input);
+        Ok(Progress::MADE)
     }
 
     /// The file at hand has been read to its end.
     fn end_file(&mut self) {
         self.stage = Stage::Between;
         if let Some(file) = self.at_hand.take() {
-            self.share.end(&file);
+            self.supply.end(&file);
         }
     }
 }
 
-impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
+impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.intake.attach_only(context);
         self.signals = Arc::clone(&context.signals);
-        self.share = Share::new(context.instance);
-        if context.guarantee.keeps_state() {
+        self.keeps_state = context.guarantee.keeps_state();
+        self.supply.init(context);
+        if self.keeps_state {
             // It may go on in the middle.
             return Ok(());
         }
         // The first file is opened at once, so that one that may not be read fails the job at its start.
-        self.take_listed()?;
-        self.begin_next().map(|_| ())
+        self.supply.start()?;
+        self.begin_next(true).map(|_| ())
     }
 
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
@@ -246,7 +259,7 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
         if self.signals.is_cancelled() {
             return Ok(Progress::DONE);
         }
-        self.take_listed()?;
+        self.supply.start()?;
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
         if lane.is_full() {
             return Ok(Progress::NONE);
@@ -257,16 +270,19 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
                 return Ok(Progress::MADE);
             }
             let delivered = lane.room() < before;
+            if let Some(damage) = self.intake.bad_header() {
+                self.stage = Stage::Broken(damage.clone());
+            }
             match &mut self.stage {
-                Stage::Reading(_, input) if input.may_wait && delivered => {
+                Stage::Reading(input) if input.may_wait && delivered => {
                     return Ok(Progress::MADE);
                 }
-                Stage::Reading(_, input) if draining && input.may_wait && !self.is_stopped => {
+                Stage::Reading(input) if draining && input.may_wait && !self.is_stopped => {
                     // As if it ended here: half a line can't be put back, nor what is still compressed.
                     self.is_stopped = true;
                     input.reader.halt();
                 }
-                Stage::Reading(path, input) => match self.intake.fill(&mut input.reader) {
+                Stage::Reading(input) => match self.intake.fill(&mut input.reader) {
                     Ok(0) => {
                         self.is_packed = input.reader.is_packed();
                         self.intake.end();
@@ -279,20 +295,23 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
                     }
                     Ok(_) => self.is_packed = input.reader.is_packed(),
                     Err(error) if not_now(&error) => return Ok(Progress::NONE),
-                    Err(error) if is_damage(&error) => {
+                    Err(error) => {
                         self.is_packed = input.reader.is_packed();
                         self.stage = Stage::Broken(damage(&error));
                     }
-                    Err(error) => return Err(cannot_read(path, error)),
                 },
                 Stage::Ending => self.end_file(),
-                Stage::Broken(reason) => {
-                    self.intake.break_off(reason, true)?;
+                // The records before it come out first.
+                Stage::Broken(_) if delivered => return Ok(Progress::MADE),
+                Stage::Broken(damage) => {
+                    self.intake.damage(damage)?;
                     self.end_file();
                 }
+                Stage::Between if draining => return Ok(Progress::DONE),
                 Stage::Between => {
-                    if draining || !self.begin_next()? {
-                        return Ok(Progress::DONE);
+                    let progress = self.begin_next(delivered)?;
+                    if self.at_hand.is_none() {
+                        return Ok(progress);
                     }
                 }
             }
@@ -301,56 +320,45 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
     }
 
     fn is_at_end(&self) -> bool {
-        let has_begun = self.listed.is_none();
         let is_between = matches!(self.stage, Stage::Between);
-        has_begun && is_between && self.share.is_empty() && !self.is_stopped
+        is_between && self.supply.is_at_end() && !self.is_stopped
     }
 
     fn forgets(&self) -> Option<&'static str> {
-        match self.listed.as_ref()?.as_ref().ok()?.as_slice() {
-            // A directory's are plain files.
-            [only] if only.exists() && !only.is_file() => Some(
-                "what it has read of a pipe or a device, which can't be read again (have it read a plain file)",
-            ),
-            _ => None,
-        }
+        self.supply.forgets()
     }
 
     fn states(&self) -> Vec<StateShape> {
-        Share::states()
+        self.supply.states()
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
         // Something can be listed only once: also a cut before the first record says what was.
-        self.take_listed()?;
+        self.supply.start()?;
         let reached = Reached {
             is_packed: self.is_packed,
             place: self.intake.place(),
+            file: self.fingerprint,
         };
         let at_hand = self.at_hand.as_deref().map(|file| (file, &reached));
-        self.share.take_cut(cut, at_hand)
+        self.supply.take_cut(cut, at_hand)
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.share.write_cut(writer)
+        self.supply.write_cut(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        self.share.restore(state)
+        self.supply.restore(state)
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        if self.share.resume()? {
-            self.share
-                .left()
-                .try_for_each(|file| self.listing.check(file))?;
-            self.listed = None;
-        }
+        self.supply.on_restored()?;
         Ok(Progress::DONE)
     }
 
     fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.share.commit(epoch);
+        self.supply.commit(epoch);
         Ok(Progress::DONE)
     }
 
@@ -359,5 +367,7 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
     }
 }
 
+#[cfg(test)]
+mod damage_tests;
 #[cfg(test)]
 mod tests;

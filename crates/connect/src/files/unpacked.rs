@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ardea_core::Result;
 
+use super::checked::Checked;
 use super::list::{cannot_read, list};
 use super::part_file::Compression;
 use crate::decompressed::Decompressed;
@@ -20,7 +21,8 @@ pub fn listed(path: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
 }
 
 /// Opens a file, and undoes gzip and zstd, which are known by their first bytes; a file that is named `.gz` or `.zst` must have them.
-/// Reads wait where the file makes them wait, and fail where compressed data is cut off or damaged.
+/// Reads wait where the file makes them wait, and fail where compressed data is cut off or damaged, and where a plain file
+/// becomes shorter or is rewritten while it is read.
 ///
 /// ```
 /// use std::io::Read;
@@ -39,6 +41,11 @@ pub fn listed(path: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
 /// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) if it can't be opened.
 pub fn unpacked(path: impl AsRef<Path>) -> Result<impl Read + Send + 'static> {
     let path = path.as_ref();
-    let file = File::open(path).map_err(|error| cannot_read(path, error))?;
-    Ok(Decompressed::new(file).promised(Compression::of_name(path)))
+    let failed = |error| cannot_read(path, error);
+    let file = File::open(path).map_err(failed)?;
+    let reader: Box<dyn Read + Send> = match file.metadata().map_err(failed)?.is_file() {
+        true => Box::new(Checked::new(file, 0).map_err(failed)?),
+        false => Box::new(file),
+    };
+    Ok(Decompressed::new(reader).promised(Compression::of_name(path)))
 }

@@ -14,7 +14,7 @@ use encode::Writing;
 /// Comma-separated values: each file or connection begins with a header that names the fields.
 ///
 /// Fields may be quoted with `"`, and quoted fields may hold delimiters, newlines and doubled quotes; a record then spans
-/// several lines. A missing value is the type's matter: an empty field reads as `None` of an `Option`, and words such as
+/// several lines. Text behind a closing quote, other than white space, makes a record malformed. A missing value is the type's matter: an empty field reads as `None` of an `Option`, and words such as
 /// `NA` want a serde `deserialize_with`. A record with more or fewer fields than the header is malformed.
 ///
 /// What is written reads back as it was. A record that CSV cannot hold is refused: one with a map or with nested records, one
@@ -171,6 +171,16 @@ impl<T: DeserializeOwned> Decode<T> for Csv {
 
     fn needs_beginning(&self) -> bool {
         self.options.header
+    }
+
+    fn fields(&self) -> Option<usize> {
+        let header = self.reading.as_ref()?.header.as_ref()?;
+        Some(header.len())
+    }
+
+    fn awaits_header(&self) -> bool {
+        let has_begun = self.reading.as_ref().is_some_and(|it| it.header.is_some());
+        self.options.header && !has_begun
     }
 
     fn decode(&mut self, frame: &[u8]) -> Result<Option<T>, String> {

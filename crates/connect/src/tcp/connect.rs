@@ -10,6 +10,8 @@ use ardea_core::{
 };
 
 use super::dial::{Backoff, Dial};
+use crate::OnDamage;
+use crate::decompressed::Damage;
 use crate::format::{Decode, Lines};
 use crate::intake::{Intake, READ_SIZE, Reading, Turn, reading_options};
 use crate::ready::{InTurns, not_now};
@@ -29,7 +31,8 @@ pub fn connect(address: impl Into<String>) -> ConnectSource<String, Lines> {
 /// Without [`reconnect`](Self::reconnect) it ends when the server closes the connection, and a connection that
 /// can't be made or that breaks fails the job. With it the connection is made anew in all these cases; what the
 /// server sent meanwhile is not asked for again. Half a line at a break is a bad record; at an orderly end it is a
-/// last line. A peer that is silent for more than a minute is asked by the system whether it is still there.
+/// last line, since the protocol does not tell. With [`on_damage`](Self::on_damage) `Keep` a connection that breaks ends the
+/// source, which keeps what has come; with `Fail` one that breaks within a line fails the job even if it would be made anew. A peer that is silent for more than a minute is asked by the system whether it is still there.
 ///
 /// What has been read can't be read again, so a job that keeps its state can't have it.
 #[derive(Debug)]
@@ -81,11 +84,11 @@ impl<T: Send + 'static, D: Decode<T>> ConnectSource<T, D> {
             } else {
                 Stage::Ending
             };
-            let intake = Intake::<T, D>::new(&reading, READ_SIZE);
-            Ok(Box::new(ConnectP {
+            Ok(Box::new(ConnectP::<T, D> {
                 dial,
                 stage,
-                intake,
+                on_damage: reading.on_damage,
+                intake: Intake::new(&reading, READ_SIZE),
             }))
         };
         Source::new(name, Arc::new(supply)).isolation(Isolation::Thread)
@@ -116,12 +119,17 @@ enum Stage {
 struct ConnectP<T, D> {
     dial: Dial,
     stage: Stage,
+    /// `None` if nothing was said: then a break fails the job unless the connection is made anew.
+    on_damage: Option<OnDamage>,
     intake: Intake<T, D>,
 }
 
 impl<T: Send + 'static, D: Decode<T>> ConnectP<T, D> {
     /// Goes on when all whole lines have been delivered.
     fn advance(&mut self) -> Result<Progress> {
+        if let Some(damage) = self.intake.bad_header() {
+            self.stage = Stage::Broken(io::Error::other(damage.clone()));
+        }
         match std::mem::replace(&mut self.stage, Stage::Connecting) {
             Stage::Connecting => match self.dial.connect()? {
                 None => return Ok(Progress::NONE),
@@ -149,14 +157,32 @@ impl<T: Send + 'static, D: Decode<T>> ConnectP<T, D> {
                 self.dial
                     .failed(io::Error::other("the peer closed the connection"))?;
             }
-            Stage::Broken(error) => {
-                let reason = format!("the connection broke in the middle of this line: {error}");
-                self.intake.break_off(&reason, false)?;
-                self.dial.failed(error)?;
-            }
+            Stage::Broken(error) => self.end_broken(error)?,
             Stage::Closed | Stage::Ending => return Ok(Progress::DONE),
         }
         Ok(Progress::MADE)
+    }
+}
+
+impl<T: Send + 'static, D: Decode<T>> ConnectP<T, D> {
+    /// The connection has broken, and all whole lines before that are delivered.
+    fn end_broken(&mut self, error: io::Error) -> Result<()> {
+        let damage = Damage::of(&error).cloned().unwrap_or_else(|| {
+            let told = format!("the connection broke in the middle of this line: {error}");
+            Damage::transient(told)
+        });
+        match self.on_damage {
+            Some(OnDamage::Keep) if !self.dial.reconnects() => {
+                self.intake.damage(&damage)?;
+                self.stage = Stage::Ending;
+                Ok(())
+            }
+            Some(OnDamage::Fail) if self.intake.has_partial() => self.intake.damage(&damage),
+            _ => {
+                self.intake.break_off(&damage.told)?;
+                self.dial.failed(error)
+            }
+        }
     }
 }
 
@@ -182,7 +208,7 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ConnectP<T, D> {
             Turn::Return(progress) => Ok(progress),
             Turn::End => {
                 self.intake
-                    .break_off("the job was drained in the middle of this line", false)?;
+                    .break_off("the job was drained in the middle of this line")?;
                 Ok(Progress::DONE)
             }
             Turn::Read => self.advance(),
@@ -270,6 +296,40 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::Network);
         assert!(error.to_string().contains(&address), "{error}");
         assert_eq!(driven.context.dead_letters.sample()[0].raw, b"half");
+    }
+
+    /// Sends `whole`, `half`, and resets the connection.
+    fn reset(stream: &mut std::net::TcpStream, driven: &mut Driven<String>) {
+        stream.write_all(b"whole\nhalf").unwrap();
+        let expected = driven.records.len() + 1;
+        driven.run_until_records(expected);
+        SockRef::from(&*stream)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+    }
+
+    #[test]
+    fn a_broken_connection_is_damage_that_can_be_kept_or_can_fail_one_that_is_made_anew() {
+        let (listener, address) = server();
+        let mut driven = Driven::start(connect(&address).on_damage(OnDamage::Keep));
+        let _ = driven.step().unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        reset(&mut stream, &mut driven);
+        drop(stream);
+        assert_eq!(driven.run().unwrap().values(), ["whole"]);
+        assert_eq!(driven.context.dead_letters.sample()[0].raw, b"half");
+        assert_eq!(driven.context.metrics.snapshot().bad, 1);
+
+        let again = connect(&address).reconnect(Backoff::default());
+        let mut driven = Driven::start(again.on_damage(OnDamage::Fail));
+        let _ = driven.step().unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        reset(&mut stream, &mut driven);
+        drop(stream);
+        let error = driven.run().err().expect("an error");
+        assert_eq!(error.code(), ErrorCode::ReadFailed);
+        let text = error.to_string();
+        assert!(text.contains("1 lines") && text.contains("broke"), "{text}");
     }
 
     #[test]

@@ -14,6 +14,8 @@ use ardea_core::{
 use rustix::event::{PollFd, PollFlags};
 
 use super::dial::keep_alive;
+use crate::OnDamage;
+use crate::decompressed::Damage;
 use crate::format::{Decode, Lines};
 use crate::intake::{Intake, Reading, reading_options};
 use crate::ready::{TURN, not_now, wait_any};
@@ -52,7 +54,8 @@ pub fn listen(address: impl Into<String>) -> ListenSource<String, Lines> {
 ///
 /// * Anyone who can reach the port can send, so it is bound to the loopback interface; see [`expose`](Self::expose).
 /// * Each client's records keep their order. A client that closes in good order may leave out the last newline; half a
-///   line of one that breaks off is a bad record. No client can fail the job, unless bad records do.
+///   line of one that breaks off is a bad record. No client can fail the job, unless bad records do, or
+///   [`on_damage`](Self::on_damage) is set to `Fail`: then one that breaks off within a line does.
 /// * When the job can't keep up, nothing is read, and the clients' sends wait.
 /// * Lines of more than 1 MiB are bad records unless [`max_line`](Self::max_line) says otherwise. Memory is bounded by
 ///   that, times [`max_clients`](Self::max_clients).
@@ -234,6 +237,7 @@ struct Client<T, D> {
     intake: Intake<T, D>,
     state: ClientState,
     heard_at: Duration,
+    on_damage: Option<OnDamage>,
 }
 
 enum ClientState {
@@ -241,8 +245,10 @@ enum ClientState {
     Open,
     /// It closed in good order; its last records are still to be delivered.
     Closed,
-    /// It broke off; its whole lines are still to be delivered.
+    /// It broke off, or is given up; its whole lines are still to be delivered.
     Broken(String),
+    /// As `Broken`, where that fails the job if it comes within a record.
+    Damaged(Damage),
     /// All is delivered.
     Gone,
 }
@@ -257,8 +263,16 @@ impl<T: Send + 'static, D: Decode<T>> Client<T, D> {
             Ok(_) => self.heard_at = now,
             Err(error) if not_now(&error) => {}
             Err(error) => {
-                self.state = ClientState::Broken(format!("the connection broke: {error}"))
+                let told = format!("the connection broke: {error}");
+                self.state = self.broken(Damage::transient(told));
             }
+        }
+    }
+
+    fn broken(&self, damage: Damage) -> ClientState {
+        match self.on_damage {
+            Some(OnDamage::Fail) => ClientState::Damaged(damage),
+            Some(OnDamage::Keep) | None => ClientState::Broken(damage.told),
         }
     }
 
@@ -267,10 +281,17 @@ impl<T: Send + 'static, D: Decode<T>> Client<T, D> {
         if !self.intake.deliver(lane)? {
             return Ok(false);
         }
+        if let Some(damage) = self.intake.bad_header() {
+            self.state = self.broken(damage.clone());
+        }
         match &self.state {
             ClientState::Open => return Ok(true),
             ClientState::Closed | ClientState::Gone => {}
-            ClientState::Broken(reason) => self.intake.break_off(reason, false)?,
+            ClientState::Broken(reason) => self.intake.break_off(reason)?,
+            ClientState::Damaged(damage) if self.intake.has_partial() => {
+                self.intake.damage(damage)?;
+            }
+            ClientState::Damaged(_) => {}
         }
         self.state = ClientState::Gone;
         Ok(true)
@@ -379,6 +400,7 @@ impl<T: Send + 'static, D: Decode<T>> ListenP<T, D> {
                 intake,
                 state: ClientState::Open,
                 heard_at: now,
+                on_damage: self.reading.on_damage,
             });
         }
     }

@@ -1,7 +1,7 @@
 //! Following: growth, rotation, truncation, from the end, and a file that comes later.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use ardea_core::StateChunk;
@@ -375,8 +375,8 @@ fn a_file_that_is_truncated_while_its_lines_are_skipped_is_read_from_its_beginni
     append(&path, "new\n");
     let mut followed = Followed::open(&path).unwrap().unwrap();
     let length_before = 10 * READ_SIZE as u64;
-    followed.skip_lines(length_before).unwrap();
-    assert_eq!(followed.position, 0);
+    followed.skip_lines_of(length_before).unwrap();
+    assert_eq!(followed.position(), 0);
     let mut text = String::new();
     followed.read_to_string(&mut text).unwrap();
     assert_eq!(text, "new\n");
@@ -426,4 +426,99 @@ fn a_folder_that_is_replaced_for_a_while_is_waited_for() {
     driven.run_until_records(2);
     assert_eq!(driven.values(), ["1", "2"]);
     early.run_until_records(2);
+}
+
+/// Has a file follow to its end, changes its content in place, and expects what comes then.
+fn expect_behind(before: &str, after: &str, expected: &[&str]) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    append(&path, before);
+    let mut driven = following(&path);
+    let count = before.lines().count();
+    driven.run_until_records(count);
+    driven.until_quiet();
+    let mut file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(0).unwrap();
+    file.write_all(after.as_bytes()).unwrap();
+    driven.run_until_records(count + expected.len());
+    driven.until_quiet();
+    assert_eq!(driven.values()[count..], *expected);
+}
+
+#[test]
+fn a_file_that_is_truncated_and_has_grown_again_is_read_from_its_beginning() {
+    let before = "aaaa 1\naaaa 2\naaaa 3\n";
+    for after in [
+        "bbbb 1\nbbbb 2\nbbbb 3\n",
+        "bbbbbbbbbbbb 1\nbbbbbbbbbbbbbbb 2\nbbbbbbbbbbbbbb 3\n",
+        "aaaa 1\naaaa 2\naaaa 4\naaaa 5\n",
+        "b\n",
+    ] {
+        let expected: Vec<&str> = after.lines().collect();
+        expect_behind(before, after, &expected);
+    }
+    let long: String = (0..50_000).map(|n| format!("line {n}\n")).collect();
+    let other = long.replace("line", "LINE");
+    let expected: Vec<&str> = other.lines().collect();
+    expect_behind(&long, &other, &expected);
+}
+
+#[test]
+fn a_writer_that_goes_on_at_its_old_place_leaves_a_hole_that_costs_one_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let mut writer = fs::File::create(&path).unwrap();
+    writer
+        .write_all("old line\n".repeat(100).as_bytes())
+        .unwrap();
+    let mut driven = following(&path);
+    driven.run_until_records(100);
+    driven.until_quiet();
+    OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(0)
+        .unwrap();
+    writer.write_all(b"lost\nnew\n").unwrap();
+    driven.run_until_records(101);
+    assert_eq!(driven.values()[100], "new");
+    let letters = driven.letters();
+    assert!(letters[0].1.contains("zero bytes"), "{letters:?}");
+}
+
+#[test]
+fn from_the_end_the_bytes_that_were_passed_over_are_compared_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    append(&path, "old 1\nold 2\n");
+    let mut driven = Driven::start(lines(&path).follow().from_end());
+    driven.until_quiet();
+    fs::write(&path, "new 1\nnew 2\nnew 3\n").unwrap();
+    driven.run_until_records(3);
+    assert_eq!(driven.values(), ["new 1", "new 2", "new 3"]);
+
+    append(&path, "");
+    let source = || lines(&path).follow().from_end();
+    let cut = resumed(source(), None).cut().unwrap();
+    fs::write(&path, "NEW 1\nNEW 2\nNEW 3\nNEW 4\n").unwrap();
+    let mut after = resumed(source(), Some(&cut));
+    after.run_until_records(4);
+    assert_eq!(after.values(), ["NEW 1", "NEW 2", "NEW 3", "NEW 4"]);
+}
+
+#[test]
+fn what_was_not_read_yet_may_be_cut_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let text: String = (0..100_000).map(|n| format!("line {n}\n")).collect();
+    append(&path, &text);
+    let mut driven = following(&path);
+    driven.run_until_records(1);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    let length = text.find("line 60000\n").unwrap();
+    file.set_len(length as u64).unwrap();
+    driven.run_until_records(60_000);
+    driven.until_quiet();
+    assert_eq!(driven.records.len(), 60_000);
 }

@@ -1,11 +1,12 @@
 //! Finds the file again that was being followed, under whatever name it has by now.
 
 use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Followed, Identity, born, is_missing};
+use super::Identity;
+use super::followed::{Followed, born, is_missing};
 use crate::files::open::open_at_once;
 use crate::place::Place;
 
@@ -78,22 +79,4 @@ fn beside(
         }
     }
     Ok(None)
-}
-
-impl Followed {
-    /// Goes to where it had been read to, if it has what came before.
-    fn goes_on_at(&mut self, offset: u64, place: &Place) -> io::Result<bool> {
-        if self.file.metadata()?.len() < offset {
-            return Ok(false);
-        }
-        let mut before = vec![0; place.before.len()];
-        let from = offset.saturating_sub(before.len() as u64);
-        self.file.read_exact_at(&mut before, from)?;
-        if before != place.before {
-            return Ok(false);
-        }
-        self.file.seek(SeekFrom::Start(offset))?;
-        self.position = offset;
-        Ok(true)
-    }
 }

@@ -13,6 +13,7 @@ use ardea_core::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::files::fingerprint::Fingerprint;
 use crate::place::Place;
 
 /// The name of the state that says how many instances there were.
@@ -22,11 +23,14 @@ const FILES: &str = "files";
 
 /// How far a file has been read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Reached {
+pub(in crate::files) struct Reached {
     /// Whether it is compressed.
     pub is_packed: bool,
     #[serde(flatten)]
     pub place: Place,
+    /// The file's identity; states of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<Fingerprint>,
 }
 
 /// A file to read, and how far an earlier life came in it.

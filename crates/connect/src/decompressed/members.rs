@@ -1,0 +1,131 @@
+//! A series of gzip members or zstd frames, unpacked one after the other.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+
+use flate2::bufread::GzDecoder;
+
+use super::Packing;
+
+/// The size of a read of compressed data.
+const COMPRESSED_READ_SIZE: usize = 64 << 10;
+
+/// Unpacks the members of a stream.
+///
+/// Behind a member comes another one, the end, or padding: zero bytes, as archives on tapes and preallocated files
+/// have them. Anything else is an error of the kind [`ErrorKind::InvalidData`].
+pub(super) struct Members<R: Read> {
+    packing: Packing,
+    stage: Stage<BufReader<R>>,
+    /// The number of the member at hand, from one.
+    number: u64,
+}
+
+/// The reader is in exactly one of these at a time.
+enum Stage<B: BufRead> {
+    /// Within a gzip member.
+    Gzip(GzDecoder<B>),
+    /// Within a zstd frame.
+    Zstd(zstd::Decoder<'static, B>),
+    /// Behind a member.
+    Between(B),
+    /// A decoder could not be made, or reported damage.
+    Failed,
+}
+
+impl<B: BufRead> Stage<B> {
+    fn begin(packing: Packing, stream: B) -> io::Result<Self> {
+        Ok(match packing {
+            Packing::Gzip => Stage::Gzip(GzDecoder::new(stream)),
+            Packing::Zstd => {
+                Stage::Zstd(zstd::Decoder::with_dictionary(stream, &[])?.single_frame())
+            }
+        })
+    }
+}
+
+impl<R: Read> Members<R> {
+    pub fn new(packing: Packing, stream: R) -> io::Result<Self> {
+        let stream = BufReader::with_capacity(COMPRESSED_READ_SIZE, stream);
+        Ok(Members {
+            packing,
+            stage: Stage::begin(packing, stream)?,
+            number: 1,
+        })
+    }
+
+    /// The stream below.
+    pub fn stream(&mut self) -> Option<&mut R> {
+        let stream = match &mut self.stage {
+            Stage::Gzip(decoder) => decoder.get_mut(),
+            Stage::Zstd(decoder) => decoder.get_mut(),
+            Stage::Between(stream) => stream,
+            Stage::Failed => return None,
+        };
+        Some(stream.get_mut())
+    }
+
+    /// Skips padding, and begins the next member if one follows; false at the end of the stream.
+    fn begin_next(&mut self) -> io::Result<bool> {
+        let Stage::Between(stream) = &mut self.stage else {
+            return Ok(false);
+        };
+        loop {
+            let bytes = stream.fill_buf()?;
+            let Some(at) = bytes.iter().position(|&byte| byte != 0) else {
+                let zeros = bytes.len();
+                stream.consume(zeros);
+                match zeros {
+                    0 => return Ok(false),
+                    _ => continue,
+                }
+            };
+            if !self.packing.may_begin_with(bytes[at]) {
+                return Err(garbage(self.number));
+            }
+            stream.consume(at);
+            break;
+        }
+        if let Stage::Between(stream) = std::mem::replace(&mut self.stage, Stage::Failed) {
+            self.stage = Stage::begin(self.packing, stream)?;
+            self.number += 1;
+        }
+        Ok(true)
+    }
+
+    /// The member at hand has ended.
+    fn end_member(&mut self) {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Failed) {
+            Stage::Gzip(decoder) => Stage::Between(decoder.into_inner()),
+            Stage::Zstd(decoder) => Stage::Between(decoder.into_inner()),
+            stage => stage,
+        };
+    }
+}
+
+impl<R: Read> Read for Members<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            let read = match &mut self.stage {
+                Stage::Gzip(decoder) => decoder.read(buffer)?,
+                Stage::Zstd(decoder) => decoder.read(buffer)?,
+                Stage::Between(_) => match self.begin_next()? {
+                    true => continue,
+                    false => return Ok(0),
+                },
+                Stage::Failed => return Ok(0),
+            };
+            if read > 0 {
+                return Ok(read);
+            }
+            self.end_member();
+        }
+    }
+}
+
+fn garbage(member: u64) -> io::Error {
+    let what = format!("behind member {member} comes neither another one nor padding of zeros");
+    io::Error::new(ErrorKind::InvalidData, what)
+}

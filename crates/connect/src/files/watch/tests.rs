@@ -1,0 +1,233 @@
+//! Watching a directory: files that appear, vanish, are replaced, over several lives of a job.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use ardea_core::{ErrorCode, StateChunk};
+use ardea_testkit::SourceTest;
+
+use super::*;
+use crate::files::lines;
+use crate::format::Lines;
+use crate::testing::{Driven, context, gzip, kept_context, says, signals};
+
+/// A directory that is looked at without a pause.
+fn watched(path: &Path) -> WatchSource<String, Lines> {
+    lines(path).watch().poll_interval(Duration::ZERO)
+}
+
+/// Has a whole file appear.
+fn publish(folder: &Path, name: &str, content: impl AsRef<[u8]>) {
+    let part = folder.join(format!(".{name}.new"));
+    fs::write(&part, content).unwrap();
+    fs::rename(part, folder.join(name)).unwrap();
+}
+
+fn resumed(path: &Path, from: Option<&StateChunk>) -> Driven<String> {
+    let mut driven = Driven::new(watched(path), kept_context(0, 1)).unwrap();
+    if let Some(from) = from {
+        driven.give_back(from).unwrap();
+    }
+    driven
+}
+
+#[test]
+fn files_that_appear_are_read_once_and_those_that_are_being_written_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    publish(dir.path(), "a", "1\n2");
+    let mut driven = Driven::start(watched(dir.path()));
+    driven.run_until_records(2);
+    for name in ["x.part", "x.tmp", ".x"] {
+        fs::write(dir.path().join(name), "half").unwrap();
+    }
+    fs::create_dir(dir.path().join("subdirectory")).unwrap();
+    driven.until_quiet();
+    publish(dir.path(), "b", gzip(b"3\n"));
+    publish(dir.path(), "a0", "4\n");
+    driven.run_until_records(4);
+    fs::rename(dir.path().join("x.part"), dir.path().join("c")).unwrap();
+    driven.run_until_records(5);
+    driven.until_quiet();
+    let values = driven.values();
+    assert_eq!(values[..2], ["1", "2"]);
+    assert!(values.contains(&&"3".to_string()) && values.contains(&&"4".to_string()));
+    assert_eq!(values[4], "half");
+    signals(&driven.context).drain();
+    driven.run().unwrap();
+}
+
+#[test]
+fn a_file_that_replaces_another_is_read_and_one_that_is_only_touched_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    publish(dir.path(), "status", "1\n");
+    let mut driven = Driven::start(watched(dir.path()));
+    driven.run_until_records(1);
+    for content in ["2\n", "3\n", "3 and more\n"] {
+        let count = driven.records.len();
+        fs::remove_file(dir.path().join("status")).unwrap();
+        publish(dir.path(), "status", content);
+        driven.run_until_records(count + 1);
+    }
+    let path = dir.path().join("status");
+    let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(b"added\n").unwrap();
+    publish(dir.path(), "other", "4\n");
+    driven.run_until_records(5);
+    driven.until_quiet();
+    assert_eq!(driven.values(), ["1", "2", "3", "3 and more", "4"]);
+    let letters = driven.letters();
+    assert_eq!(letters.len(), 1, "{letters:?}");
+    assert!(letters[0].1.contains("17 by now"), "{letters:?}");
+}
+
+#[test]
+fn files_that_are_there_can_be_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    publish(dir.path(), "old", "old\n");
+    let source = || watched(dir.path()).only_new();
+    let mut driven: Driven<String> = Driven::new(source(), kept_context(0, 1)).unwrap();
+    let cut = driven.cut().unwrap();
+    publish(dir.path(), "new", "new\n");
+    driven.run_until_records(1);
+    driven.until_quiet();
+    assert_eq!(driven.values(), ["new"]);
+    let mut after: Driven<String> = Driven::new(source(), kept_context(0, 1)).unwrap();
+    after.give_back(&cut).unwrap();
+    after.run_until_records(1);
+    after.until_quiet();
+    assert_eq!(after.values(), ["new"]);
+}
+
+#[test]
+fn over_many_lives_each_line_comes_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut all, mut expected, mut cut) = (Vec::new(), Vec::new(), None);
+    for life in 0..25 {
+        let name = format!("{life:02}");
+        let text: Vec<String> = (0..life * 7 % 50).map(|n| format!("{name}-{n}")).collect();
+        let bytes = text
+            .iter()
+            .map(|line| format!("{line}\n"))
+            .collect::<String>();
+        match life % 3 {
+            0 => publish(dir.path(), &name, gzip(bytes.as_bytes())),
+            _ => publish(dir.path(), &name, &bytes),
+        }
+        expected.extend(text);
+        let mut driven = resumed(dir.path(), cut.as_ref());
+        for _ in 0..life * 3 % 11 {
+            let _ = driven.step().unwrap();
+        }
+        cut = Some(driven.cut().unwrap());
+        all.extend(driven.values().into_iter().cloned());
+        // What comes behind the cut does not count.
+        let _ = driven.step().unwrap();
+    }
+    let mut last = resumed(dir.path(), cut.as_ref());
+    last.run_until_records(expected.len() - all.len());
+    last.until_quiet();
+    all.extend(last.values().into_iter().cloned());
+    all.sort();
+    expected.sort();
+    assert_eq!(all, expected);
+}
+
+#[test]
+fn another_number_of_instances_reads_what_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    for file in 0..10 {
+        let text: String = (0..100).map(|n| format!("{file}-{n}\n")).collect();
+        publish(dir.path(), &format!("file {file}"), text);
+    }
+    let mut seen = Vec::new();
+    let mut before = resumed(dir.path(), None);
+    before.run_until_records(450);
+    let cut = before.cut().unwrap();
+    seen.extend(before.values().into_iter().cloned());
+    for index in 0..3 {
+        let mut driven: Driven<String> =
+            Driven::new(watched(dir.path()), kept_context(index, 3)).unwrap();
+        driven.give_back(&cut).unwrap();
+        driven.until_quiet();
+        seen.extend(driven.values().into_iter().cloned());
+    }
+    seen.sort();
+    let count = seen.len();
+    seen.dedup();
+    assert_eq!((seen.len(), count), (1000, 1000));
+}
+
+#[test]
+fn what_has_vanished_is_forgotten_unless_the_directory_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, aside) = (dir.path().join("inbox"), dir.path().join("aside"));
+    fs::create_dir(&folder).unwrap();
+    for file in 0..50 {
+        publish(&folder, &format!("{file}"), "x\n");
+    }
+    let mut driven = resumed(&folder, None);
+    driven.run_until_records(50);
+    driven.until_quiet();
+    let full = driven.cut().unwrap().byte_len();
+    // As if it was mounted elsewhere for a while.
+    fs::rename(&folder, &aside).unwrap();
+    fs::create_dir(&folder).unwrap();
+    driven.until_quiet();
+    fs::remove_dir(&folder).unwrap();
+    fs::rename(&aside, &folder).unwrap();
+    publish(&folder, "new", "new\n");
+    driven.run_until_records(51);
+    driven.until_quiet();
+    assert_eq!(driven.records.len(), 51);
+    for file in 0..50 {
+        fs::remove_file(folder.join(format!("{file}"))).unwrap();
+    }
+    driven.until_quiet();
+    let left = driven.cut().unwrap().byte_len();
+    assert!(left * 10 < full, "{left} bytes of {full}");
+}
+
+#[test]
+fn a_file_that_is_gone_in_the_middle_or_replaced_fails_the_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let text: String = (0..1000).map(|n| format!("line {n}\n")).collect();
+    publish(dir.path(), "in", &text);
+    let mut before = resumed(dir.path(), None);
+    before.run_until_records(10);
+    let cut = before.cut().unwrap();
+    publish(dir.path(), "in", text.replace("line", "LINE"));
+    let error = resumed(dir.path(), Some(&cut))
+        .run()
+        .err()
+        .expect("another one");
+    assert!(says(&error, &["in", "another file"]), "{error}");
+    fs::remove_file(dir.path().join("in")).unwrap();
+    let error = resumed(dir.path(), Some(&cut))
+        .run()
+        .err()
+        .expect("it is gone");
+    assert_eq!(error.code(), ErrorCode::ReadFailed);
+}
+
+#[test]
+fn only_a_directory_can_be_watched() {
+    let dir = tempfile::tempdir().unwrap();
+    publish(dir.path(), "file", "x\n");
+    let file = Driven::<String>::new(watched(&dir.path().join("file")), context("s"));
+    assert!(says(&file.err().unwrap(), &["no directory", "follow"]));
+    let none = Driven::<String>::new(watched(&dir.path().join("none")), context("s"));
+    assert_eq!(none.err().unwrap().code(), ErrorCode::ReadFailed);
+}
+
+#[test]
+fn the_contract_is_kept_in_every_schedule() {
+    let dir = tempfile::tempdir().unwrap();
+    publish(dir.path(), "a", "1\n2\n");
+    publish(dir.path(), "b", "3\n4");
+    let (_, supplier, ..) = watched(dir.path()).build().into_parts();
+    SourceTest::supplied(supplier)
+        .output::<String>(["1", "2", "3", "4"].map(String::from))
+        .drain_after(4)
+        .run();
+}
