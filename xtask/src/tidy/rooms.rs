@@ -31,6 +31,7 @@ const FLOORS: &[&[&str]] = &[
     &["ardea-connect"],
     &["ardea-pipeline", "ardea-topology"],
     &[
+        "ardea-output",
         "ardea-metrics",
         "ardea-packages",
         "ardea-packing",
