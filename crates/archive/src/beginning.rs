@@ -290,7 +290,7 @@ impl Beginning {
         let lost = || {
             let what = format!("{NAME} in {} is missing or damaged", folder.place());
             Error::new(ErrorCode::SnapshotDamaged, what)
-                .hint("the job can't begin: kill it, and submit it again")
+                .hint("restore that file from a copy; else kill the job, and submit it again from its newest savepoint (recovery.from); without one it begins with nothing")
         };
         match read_note(folder, KIND, NAME) {
             Ok(found) => found.ok_or_else(lost),

@@ -91,7 +91,7 @@ fn damaged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         "a job's record of epochs is damaged",
     )
     .because(why)
-    .hint("the job can't go on: kill it, and submit it again")
+    .hint("the job can't go on: kill it, and submit it again from its newest savepoint (recovery.from); without one it begins with nothing")
 }
 
 #[cfg(test)]

@@ -150,7 +150,7 @@ fn open(value: &[u8]) -> Result<(u64, &[u8])> {
             "a job is stored in layout {version}, and this version of Ardea reads layout {VERSION}"
         );
         return Err(Error::new(ErrorCode::VersionMismatch, what)
-            .hint("use the version that it was submitted with, or kill and submit it again"));
+            .hint("use the version that it was submitted with, write a savepoint with it, and submit the job again from there (recovery.from); or kill it, and submit it again with nothing"));
     }
     Ok((u64::from_le_bytes(submission), packed))
 }

@@ -40,7 +40,7 @@ pub(crate) fn check(snapshot: &Snapshot, dag: &Dag, job: &str) -> Result<()> {
         differences.join("; ")
     );
     Err(Error::new(ErrorCode::InvalidJob, what).hint(
-        "run it as it was then; or give it another folder; or begin with nothing (recovery.start_over)",
+        "to keep its state, write a savepoint of this folder (ardea savepoint FOLDER --to PLACE) and begin from it in another folder (recovery.from=PLACE, recovery.drop for state that goes); or run it as it was then; or begin with nothing (recovery.start_over)",
     ))
 }
 

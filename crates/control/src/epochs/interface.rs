@@ -222,9 +222,10 @@ pub enum GivenUp {
 impl fmt::Display for GivenUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            GivenUp::TimedOut(waiting_for) => {
-                write!(f, "{} participants are late", waiting_for.len())
-            }
+            GivenUp::TimedOut(waiting_for) => match waiting_for.len() {
+                1 => write!(f, "1 participant is late"),
+                count => write!(f, "{count} participants are late"),
+            },
             GivenUp::CannotSave(participant, why) => {
                 write!(f, "participant {participant} can't save its state: {why}")
             }

@@ -96,11 +96,11 @@ impl fmt::Display for EpochsNote {
             }
             EpochsNote::Slow { epoch, waiting_for } => {
                 let count = waiting_for.len();
-                write!(
-                    f,
-                    "epoch {} is slow: {count} participants are missing",
-                    epoch.0
-                )
+                let missing = match count {
+                    1 => "1 participant is missing".to_string(),
+                    count => format!("{count} participants are missing"),
+                };
+                write!(f, "epoch {} is slow: {missing}", epoch.0)
             }
             EpochsNote::GivenUp { epoch, why } => write!(f, "epoch {} is given up: {why}", epoch.0),
             EpochsNote::Failing { in_a_row, why } => {
