@@ -1,10 +1,10 @@
 //! What every command is given: the global options, and who listens to Ctrl-C.
 
-use ardea::job::{read_settings, resolver, schema};
+use ardea::job::{read_settings_over, resolver, schema};
 use ardea::recovery::Survival;
 use ardea_api::ClusterSettings;
 use ardea_connect::live_table::Screen;
-use ardea_core::settings::{Flag, Resolved};
+use ardea_core::settings::{ConfigFile, Flag, Resolved};
 use ardea_engine::{NodeConfig, allowed_cores};
 
 use crate::args::{Global, Where};
@@ -86,8 +86,18 @@ impl Context {
 
     /// All settings, and the cluster that they and the options name.
     pub fn of_cluster(&self, place: &Where) -> Result<(Resolved, ClusterSettings), Failure> {
+        self.of_cluster_over(None, place)
+    }
+
+    /// The same over a file that counts after all others.
+    pub fn of_cluster_over(
+        &self,
+        base: Option<ConfigFile>,
+        place: &Where,
+    ) -> Result<(Resolved, ClusterSettings), Failure> {
         let flags = self.flags(place.cluster.as_deref().map(cluster_flag));
-        let (resolved, _, mut cluster) = read_settings(self.global.config.as_deref(), &flags)?;
+        let config = self.global.config.as_deref();
+        let (resolved, _, mut cluster) = read_settings_over(base, config, &flags)?;
         cluster.api = place.at.clone().or(cluster.api);
         Ok((resolved, cluster))
     }

@@ -16,8 +16,9 @@ use super::console::{Console, told};
 use super::embedded::{self, End};
 use super::failure::{exit_code, told_as_json, told_as_text};
 use super::kept::KeptJob;
+use super::kept_settings::KeptSettings;
 use super::prepare::{Prepared, Wanted};
-use super::profile::read_settings;
+use super::profile::{read_settings, read_settings_over, schema};
 use super::saved::{Comparison, SavedJob, remembered};
 use super::submit::submit;
 use super::target::connect;
@@ -94,7 +95,7 @@ fn run<J: Job + Embedded>(
     if command == Command::Help {
         return print(&help(&own_name())).map(|()| End::Completed);
     }
-    let (resolved, node, mut cluster) = read_settings(options.config.as_deref(), &options.set)?;
+    let (mut resolved, node, mut cluster) = read_settings(options.config.as_deref(), &options.set)?;
     match &command {
         Command::Snapshots(folder) => {
             return snapshots(folder, &options).map(|()| End::Completed);
@@ -120,6 +121,16 @@ fn run<J: Job + Embedded>(
         };
     }
     cluster.api = options.at.clone().or(cluster.api);
+    let mut kept = Vec::new();
+    if command == Command::Upgrade {
+        let name = options.name.as_deref().unwrap_or(job.name());
+        let target = connect(&cluster, name, &modules)?;
+        let of_job = KeptSettings::of(&*target, name, &schema())?;
+        let config = options.config.as_deref();
+        (resolved, _, cluster) = read_settings_over(Some(of_job.file()), config, &options.set)?;
+        cluster.api = options.at.clone().or(cluster.api);
+        kept = of_job.counting(&resolved);
+    }
     let wanted = Wanted {
         job: &job,
         name: options.name.clone(),
@@ -131,7 +142,7 @@ fn run<J: Job + Embedded>(
     let prepared = Prepared::of(&wanted, &cluster, &resolved, &modules)?;
     match command {
         Command::Plan => plan(&prepared, &options)?,
-        Command::Upgrade => follow(&prepared, &cluster, &options, &modules)?,
+        Command::Upgrade => follow(&prepared, kept, &cluster, &options, &modules)?,
         _ => bring(&prepared, &cluster, &options, &modules)?,
     }
     Ok(End::Completed)
@@ -197,6 +208,7 @@ fn bring(
 
 fn follow(
     prepared: &Prepared,
+    kept: Vec<String>,
     cluster: &ClusterSettings,
     options: &Options,
     modules: &Modules,
@@ -211,9 +223,10 @@ fn follow(
     let mut console = Console::of_process(options.quiet || options.json);
     let target = connect(cluster, &prepared.job().name, modules)?;
     let waits = !options.detach;
-    let upgraded = upgrade(prepared, &*target, patience, waits, &mut |step| {
+    let mut upgraded = upgrade(prepared, &*target, patience, waits, &mut |step| {
         console.tell(&step)
     })?;
+    upgraded.kept_settings = kept;
     console.clear();
     match options.json {
         true => print_json(&upgraded),

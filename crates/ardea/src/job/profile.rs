@@ -26,9 +26,19 @@ pub fn schema() -> Schema {
 /// # Errors
 /// [`ErrorCode::ReadFailed`](ardea_core::ErrorCode::ReadFailed) if a file can't be read.
 pub fn resolver<'a>(schema: &'a Schema, config: Option<&Path>) -> Result<Resolver<'a>> {
+    resolver_over(schema, None, config)
+}
+
+/// The same over a file that counts after all others.
+fn resolver_over<'a>(
+    schema: &'a Schema,
+    base: Option<ConfigFile>,
+    config: Option<&Path>,
+) -> Result<Resolver<'a>> {
     let of_user = folder("XDG_CONFIG_HOME", ".config");
     let files = ConfigFile::find_all(config, Path::new("."), of_user.as_deref())?;
     Ok(Resolver::new(schema)
+        .file(base)
         .file(files)
         .environment(env::vars_os())
         .other_variables([WORKER_START_VARIABLE]))
@@ -42,8 +52,20 @@ pub fn read_settings(
     config: Option<&Path>,
     flags: &[Flag],
 ) -> Result<(Resolved, NodeConfig, ClusterSettings)> {
+    read_settings_over(None, config, flags)
+}
+
+/// The same over a file that counts after all others, as the settings of a running job do.
+///
+/// # Errors
+/// As [`read_settings`].
+pub fn read_settings_over(
+    base: Option<ConfigFile>,
+    config: Option<&Path>,
+    flags: &[Flag],
+) -> Result<(Resolved, NodeConfig, ClusterSettings)> {
     let schema = schema();
-    let resolver = resolver(&schema, config)?;
+    let resolver = resolver_over(&schema, base, config)?;
     let resolved = resolver.flags(flags.iter().cloned()).resolve()?;
     let node = NodeConfig::from_settings(&resolved)?;
     let of_user = folder("XDG_STATE_HOME", ".local/state");

@@ -32,6 +32,8 @@ pub struct Upgraded {
     pub package: String,
     /// How far it is: `upgraded`, or `stopping` for who did not wait.
     pub stage: String,
+    /// The settings that were kept of the job as it was submitted, as `key=value`.
+    pub kept_settings: Vec<String>,
 }
 
 /// Has the program of the job of that name followed by this one, with its state; unless `waits` is false waits until that is done. The
@@ -67,6 +69,7 @@ pub fn upgrade(
         cluster: job.cluster,
         package,
         stage: "stopping".into(),
+        kept_settings: Vec::new(),
     };
     if waits {
         let strays = prepared.notice_of_strays();
@@ -151,14 +154,22 @@ pub fn told_of_upgrade(upgraded: &Upgraded) -> String {
         cluster,
         submission,
         stage,
+        kept_settings,
         ..
     } = upgraded;
-    match stage.as_str() {
+    let told = match stage.as_str() {
         "upgraded" => {
             format!("{job} runs its new program on cluster {cluster} (submission {submission})\n")
         }
         _ => format!(
             "{job} on cluster {cluster} is being followed by its new program: `ardea describe {job}` tells how far it is\n"
+        ),
+    };
+    match kept_settings.is_empty() {
+        true => told,
+        false => format!(
+            "{told}settings kept of the job as it was submitted: {}\n",
+            kept_settings.join(", ")
         ),
     }
 }

@@ -7,9 +7,10 @@ use std::process::Command;
 
 use ardea::cluster::Modules;
 use ardea::job::{Console, Prepared, Wanted, connect, submit, told};
+use ardea_api::ClusterSettings;
 use ardea_bench::cluster::BENCH_ARGUMENT;
 use ardea_control::WorkerStart;
-use ardea_core::settings::nearest;
+use ardea_core::settings::{Resolved, nearest};
 use ardea_core::{Error, ErrorCode};
 use ardea_engine::Job;
 use serde_json::json;
@@ -91,6 +92,17 @@ impl Own {
         context: &Context,
     ) -> Result<Prepared, Failure> {
         let (resolved, cluster) = context.of_cluster(place)?;
+        self.prepared_with(name, files, &resolved, &cluster)
+    }
+
+    /// The same with these settings.
+    pub fn prepared_with(
+        &self,
+        name: &Option<String>,
+        files: &[PathBuf],
+        resolved: &Resolved,
+        cluster: &ClusterSettings,
+    ) -> Result<Prepared, Failure> {
         let along = self.file.iter().chain(files);
         let wanted = Wanted {
             job: &*self.job,
@@ -101,7 +113,7 @@ impl Own {
             arguments: self.arguments.clone(),
         };
         let modules = Modules::builtin();
-        Ok(Prepared::of(&wanted, &cluster, &resolved, &modules)?)
+        Ok(Prepared::of(&wanted, cluster, resolved, &modules)?)
     }
 }
 

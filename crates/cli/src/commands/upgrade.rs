@@ -1,7 +1,9 @@
 //! `ardea upgrade`: has the program of a job on a cluster followed by another, with its state.
 
 use ardea::cluster::Modules;
-use ardea::job::{Console, UPGRADES_WITHIN, connect, told_of_upgrade, upgrade};
+use ardea::job::{
+    Console, KeptSettings, UPGRADES_WITHIN, connect, schema, told_of_upgrade, upgrade,
+};
 use serde_json::json;
 
 use super::submit::{Own, become_program, shared_options};
@@ -16,15 +18,18 @@ pub fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Failure> {
     let Some(own) = Own::find(&args.what, &args.args)? else {
         return Err(hand_over(args, context));
     };
-    let prepared = own.prepared(&name, &args.files, &args.place, context)?;
     let cluster = context.cluster(&args.place)?;
     let target = connect(&cluster, &args.job, &Modules::builtin())?;
+    let kept = KeptSettings::of(&*target, &args.job, &schema())?;
+    let (resolved, cluster) = context.of_cluster_over(Some(kept.file()), &args.place)?;
+    let prepared = own.prepared_with(&name, &args.files, &resolved, &cluster)?;
     let mut console = Console::of_process(context.quiet || context.json);
     let patience = args.within.unwrap_or(UPGRADES_WITHIN);
     let waits = !args.detach;
-    let upgraded = upgrade(&prepared, &*target, patience, waits, &mut |step| {
+    let mut upgraded = upgrade(&prepared, &*target, patience, waits, &mut |step| {
         console.tell(&step)
     })?;
+    upgraded.kept_settings = kept.counting(&resolved);
     console.clear();
     match context.json {
         true => stdout::print_json(&json!(upgraded)),

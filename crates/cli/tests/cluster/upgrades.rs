@@ -48,11 +48,26 @@ pub fn one_program_follows_another_and_what_is_published_is_the_same() {
         before = now.0;
         job.until_more();
     }
+    // Nothing is said again: the job keeps the settings that it has.
+    let settings = || {
+        let mut settings = job.arena.json("describe tally")["settings"].clone();
+        // Where the state of this one was left.
+        settings.as_object_mut().unwrap().remove("recovery.from");
+        settings
+    };
+    let kept = settings();
+    assert_eq!(kept["guarantee"], "exactly-once");
+    let upgraded = job.arena.try_upgrade("", &arguments(&job, ""));
+    assert!(upgraded.status.success(), "{upgraded:?}");
+    assert_eq!(settings(), kept);
+    let told = String::from_utf8_lossy(&upgraded.stdout);
+    assert!(told.contains("guarantee=exactly-once"), "{told}");
+    job.until_more();
     let told = job.arena.succeed("describe tally");
     assert!(told.contains("has followed"), "{told}");
     let listed = job.arena.json("list --all");
     let past = listed["past"].as_array().unwrap();
-    assert_eq!(past.len(), 2);
+    assert_eq!(past.len(), 3);
     assert!(past.iter().all(|it| it["ending"] == "followed"), "{listed}");
     job.stop();
 }

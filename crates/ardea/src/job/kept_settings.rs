@@ -1,0 +1,107 @@
+//! The settings that a job on a cluster keeps when another program follows it.
+
+use std::collections::BTreeMap;
+
+use ardea_api::JobDescription;
+use ardea_core::Result;
+use ardea_core::settings::{ConfigFile, Origin, Resolved, Schema};
+
+use super::submit::Target;
+
+/// The name under which these settings are shown as an origin.
+const NAME: &str = "the running job";
+
+/// Settings that are about one start of a job, and so are not kept.
+const OF_ONE_START: [&str; 2] = ["recovery.from", "recovery.drop"];
+
+/// The settings that a running job was submitted with, as a configuration file that all others override.
+///
+/// Kept are its scheduler, its packing policy, and the settings of its processes. The limits of containers and
+/// `job.containers` are those of the command.
+#[derive(Clone, Debug, Default)]
+pub struct KeptSettings(BTreeMap<String, String>);
+
+impl KeptSettings {
+    /// Asks the cluster for those of the job.
+    ///
+    /// # Errors
+    /// If there is no such job, or the cluster doesn't answer.
+    pub fn of(target: &dyn Target, job: &str, schema: &Schema) -> Result<Self> {
+        Ok(KeptSettings::in_description(&target.describe(job)?, schema))
+    }
+
+    fn in_description(job: &JobDescription, schema: &Schema) -> Self {
+        let is_kept = |key: &str| {
+            let is_known = schema.settings().iter().any(|setting| setting.key == key);
+            is_known && !OF_ONE_START.contains(&key)
+        };
+        let settings = job.settings.iter();
+        let settings = settings.filter(|(key, _)| is_kept(key));
+        let mut kept: BTreeMap<String, String> = settings
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        kept.insert("cluster.scheduler".into(), job.scheduler.clone());
+        kept.insert("cluster.packing".into(), job.packing.clone());
+        KeptSettings(kept)
+    }
+
+    /// Returns them as a file, for [`Resolver::file`](ardea_core::settings::Resolver::file) before all others.
+    pub fn file(&self) -> ConfigFile {
+        let lines = self.0.iter().map(|(key, value)| {
+            // A string of TOML and one of JSON are written alike. A key in quotes is no path of tables.
+            let value = serde_json::Value::from(value.as_str());
+            format!("\"{key}\" = {value}\n")
+        });
+        ConfigFile::new(NAME, lines.collect::<String>())
+    }
+
+    /// Returns those that count, as `key=value`: the others were replaced.
+    pub fn counting(&self, resolved: &Resolved) -> Vec<String> {
+        let is_own = |key: &str| match resolved.origin(key) {
+            Some(Origin::File { name, .. }) => &**name == NAME,
+            _ => false,
+        };
+        let own = self.0.iter().filter(|(key, _)| is_own(key));
+        own.map(|(key, value)| format!("{key}={value}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_core::settings::Resolver;
+
+    use super::*;
+    use crate::job::schema;
+
+    fn kept(settings: &[(&str, &str)]) -> KeptSettings {
+        let settings = settings.iter();
+        KeptSettings(
+            settings
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn what_a_job_was_submitted_with_counts_unless_it_is_said_again() {
+        let kept = kept(&[
+            ("guarantee", "exactly-once"),
+            ("snapshots.folder", "/mnt/a \"b\""),
+            ("cluster.scheduler", "hosts"),
+            ("threads", "3"),
+        ]);
+        let schema = schema();
+        let own = ConfigFile::new("ardea.toml", "threads = 2");
+        let resolved = Resolver::new(&schema)
+            .file([kept.file(), own])
+            .flags(["guarantee=at-least-once"])
+            .resolve()
+            .unwrap();
+        assert_eq!(resolved.text("snapshots.folder").unwrap(), "/mnt/a \"b\"");
+        assert_eq!(resolved.text("cluster.scheduler").unwrap(), "hosts");
+        assert_eq!(
+            kept.counting(&resolved),
+            ["cluster.scheduler=hosts", "snapshots.folder=/mnt/a \"b\""]
+        );
+    }
+}
