@@ -7,13 +7,14 @@ use std::time::Duration;
 use ardea_control::CertificateFiles;
 use ardea_core::settings::{Origin, Resolved};
 use ardea_core::{Result, Token};
+use ardea_output::OutputBounds;
 use ardea_packing::{
     ContainerLimits, InstanceLimits, MilliCores, PackingConfig, Padding, Resources,
 };
 use ardea_tls::{Tls, TlsConfig};
 
 use crate::settings::AUTO;
-use crate::token_file;
+use crate::{ServerLimits, token_file};
 
 /// What is known of a cluster without asking it, and how jobs are packed for it.
 #[derive(Clone, PartialEq, Debug)]
@@ -54,6 +55,14 @@ pub struct ClusterSettings {
     pub is_port_chosen: bool,
     /// The interface to ask, if one is named.
     pub api: Option<String>,
+    /// The bounds of the interface of this machine's host.
+    pub interface: ServerLimits,
+    /// The bounds of each output of containers and hosts.
+    pub output: OutputBounds,
+    /// The time for which the output of jobs that have ended is kept.
+    pub output_kept_for: Duration,
+    /// The maximum size of the output of jobs that have ended, in bytes.
+    pub output_kept_bytes: u64,
     /// How long commands wait for what they asked for.
     pub patience: Duration,
     /// Within what jobs are packed.
@@ -120,6 +129,14 @@ impl ClusterSettings {
             port: resolved.count("cluster.port")? as u16,
             is_port_chosen: resolved.origin("cluster.port") != Some(&Origin::Default),
             api: (api != AUTO).then(|| api.to_string()),
+            interface: interface(resolved)?,
+            output: OutputBounds {
+                file_bytes: resolved.bytes("cluster.log_size")?,
+                // The kind allows no more.
+                files: resolved.count("cluster.log_files")? as u32,
+            },
+            output_kept_for: resolved.duration("cluster.log_kept_for")?,
+            output_kept_bytes: resolved.bytes("cluster.log_kept_size")?,
             patience: resolved.duration("cluster.patience")?,
             packed_within: packed_within(resolved)?,
             instances: InstanceLimits {
@@ -158,6 +175,21 @@ impl ClusterSettings {
     pub fn tls(&self) -> Result<Option<Tls>> {
         self.certificates.as_ref().map(load_tls).transpose()
     }
+}
+
+/// The bounds of a host's interface.
+fn interface(resolved: &Resolved) -> Result<ServerLimits> {
+    let bytes = |key: &str| -> Result<usize> {
+        Ok(usize::try_from(resolved.bytes(key)?).unwrap_or(usize::MAX))
+    };
+    Ok(ServerLimits {
+        connections: usize::try_from(resolved.count("cluster.api_connections")?)
+            .unwrap_or(usize::MAX),
+        head_bytes: bytes("cluster.api_head_size")?,
+        body_bytes: bytes("cluster.api_body_size")?,
+        client_timeout: resolved.duration("cluster.api_timeout")?,
+        ..ServerLimits::default()
+    })
 }
 
 /// The certificates in these files: each bears the name or address of its host.

@@ -89,7 +89,7 @@ pub struct JobSummary {
     pub since_ms: u64,
     /// How many containers it has.
     pub container_count: u32,
-    /// How many of them have a worker that is heard of.
+    /// How many of them have a worker that is heard of; of no meaning while the leader changes.
     pub worker_count: u32,
     /// How many instances it has.
     pub instance_count: u32,
@@ -101,6 +101,10 @@ pub struct JobSummary {
     /// What went wrong last in an instance or a container, as far as its master knows.
     #[serde(default)]
     pub last_problem: Option<ProblemView>,
+    /// Whether its leader is changing: no host leads it at the moment, or one has just begun to and has not heard of its
+    /// containers yet. They go on meanwhile. The numbers are those that are stored.
+    #[serde(default)]
+    pub leader_changes: bool,
 }
 
 /// All that is known of a job.
@@ -209,8 +213,14 @@ pub struct ContainerView {
     pub id: ContainerId,
     /// Whether it has a worker.
     pub state: ContainerState,
-    /// On which host, if that is known.
+    /// The address of the machine that it is on, if that is known.
     pub host: Option<String>,
+    /// The name of the host that it is on, which `drain` takes, if a host runs it and it is known which.
+    #[serde(default)]
+    pub host_name: Option<String>,
+    /// The number of bytes that it has written to its output within the last hour and that are not kept any more.
+    #[serde(default)]
+    pub output_left_out_bytes: u64,
     /// What it is there, in the words of the scheduler: `pid 4711`.
     pub process: Option<String>,
     /// Where other workers reach its worker.

@@ -87,7 +87,7 @@ pub use past::{JobEnding, PastJobDescription, PastJobSummary};
 pub use plans::{
     LogicalEdge, LogicalPlan, LogicalVertex, PhysicalContainer, PhysicalPlan, PlacedGroup, Plans,
 };
-pub use server::{Server, ServerConfig};
+pub use server::{Server, ServerConfig, ServerLimits};
 pub use settings::{CLUSTER_SETTINGS, is_of_the_cluster, is_of_the_host, with_clusters};
 pub use snapshots::{
     DamageView, EpochsView, RecoverRequest, SnapshotVertexView, SnapshotView, SnapshotsView,

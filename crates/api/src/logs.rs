@@ -105,6 +105,26 @@ pub struct LogLine {
     /// Whether this is a piece of a line longer than 64 KiB, which goes on with the next one of the same file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub continues: bool,
+    /// The number of bytes that were written here and are not kept any more. Such a line is none that a process wrote; its text
+    /// says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out_bytes: Option<u64>,
+}
+
+impl LogLine {
+    /// Returns the line that stands for so many bytes that are not kept any more.
+    pub fn left_out(container: ContainerId, source: LogSource, bytes: u64) -> Self {
+        LogLine {
+            container,
+            source,
+            text: format!(
+                "[{bytes} bytes of {} are not kept: hosts bound it by cluster.log_size and cluster.log_files]",
+                source.as_str()
+            ),
+            continues: false,
+            left_out_bytes: Some(bytes),
+        }
+    }
 }
 
 /// What a line of the answer to a request for logs is.

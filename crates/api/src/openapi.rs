@@ -8,7 +8,7 @@ use crate::Fault;
 use crate::routes::{Operation, ROUTES, Route, Success};
 
 /// Failures that every route may have.
-const OF_ALL: [u16; 4] = [400, 401, 500, 503];
+const OF_ALL: [u16; 5] = [400, 401, 408, 500, 503];
 
 /// The OpenAPI 3.1 document of the interface.
 ///
@@ -223,6 +223,7 @@ fn meaning(status: u16) -> &'static str {
         400 => "The request or what it asks for makes no sense",
         401 => "The token is missing or wrong",
         404 => "There is no such job or host",
+        408 => "The request was not complete in time",
         409 => "It can't be done as things are: a name is taken, or the job is busy",
         413 => "The body is too large",
         422 => "It doesn't fit into the containers",

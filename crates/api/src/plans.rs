@@ -189,8 +189,11 @@ pub struct PhysicalContainer {
     pub id: ContainerId,
     /// Whether it has a worker.
     pub state: ContainerState,
-    /// On which host, if that is known.
+    /// The address of the machine that it is on, if that is known.
     pub host: Option<String>,
+    /// The name of the host that it is on, if a host runs it and it is known which.
+    #[serde(default)]
+    pub host_name: Option<String>,
     /// Where other workers reach its worker.
     pub address: Option<String>,
     /// What runs in it: instances of vertices that stay together, group by group.
@@ -221,6 +224,7 @@ impl PhysicalPlan {
                 id: container.id,
                 state: now.map_or(ContainerState::Planned, |now| now.state),
                 host: now.and_then(|now| now.host.clone()),
+                host_name: now.and_then(|now| now.host_name.clone()),
                 address: now.and_then(|now| now.address.clone()),
                 groups: placed(&groups, &indices),
             }

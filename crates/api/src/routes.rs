@@ -114,7 +114,7 @@ pub(crate) struct Route {
     /// The type of the body.
     pub(crate) body: Option<SchemaOf>,
     pub(crate) success: Success,
-    /// The statuses of its own failures; those of all routes are 400, 401, 500 and 503.
+    /// The statuses of its own failures; those of all routes are 400, 401, 408, 500 and 503.
     pub(crate) failures: &'static [u16],
 }
 

@@ -4,6 +4,7 @@ mod bounds;
 mod connections;
 mod guard;
 mod handlers;
+mod limits;
 mod lines;
 mod maps;
 mod router;
@@ -12,7 +13,6 @@ use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Token};
 use ardea_tls::Tls;
@@ -26,9 +26,12 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutStream;
 
 use crate::Cluster;
 use connections::{Answering, Connection, Connections};
+
+pub use limits::ServerLimits;
 
 /// How the interface is reached, and by whom.
 #[derive(Clone, Debug)]
@@ -41,12 +44,8 @@ pub struct ServerConfig {
     pub token: Option<Token>,
     /// The certificates by which it and its clients prove who they are, if its connections are encrypted.
     pub tls: Option<Tls>,
-    /// The largest body that is read, in bytes.
-    pub most_body_bytes: usize,
-    /// The most connections at a time: for one more the longest idle one is closed, or if none is idle, it waits.
-    pub most_connections: usize,
-    /// How long a client may take to send a request, and the cluster to answer it.
-    pub patience: Duration,
+    /// The bounds of connections, requests and answers.
+    pub limits: ServerLimits,
 }
 
 impl ServerConfig {
@@ -57,15 +56,19 @@ impl ServerConfig {
             or_any_port: false,
             token: None,
             tls: None,
-            most_body_bytes: 16 << 20,
-            most_connections: 256,
-            patience: Duration::from_secs(30),
+            limits: ServerLimits::default(),
         }
     }
 
     /// At any other port, if that one is taken.
     pub fn or_any_port(mut self, may: bool) -> Self {
         self.or_any_port = may;
+        self
+    }
+
+    /// Sets the bounds.
+    pub fn limits(mut self, limits: ServerLimits) -> Self {
+        self.limits = limits;
         self
     }
 
@@ -93,7 +96,7 @@ pub struct Server {
     router: Router,
     tls: Option<Tls>,
     connections: Arc<Connections>,
-    patience: Duration,
+    limits: ServerLimits,
 }
 
 impl Server {
@@ -127,8 +130,8 @@ impl Server {
             listener,
             router: router::router(cluster, &config),
             tls: config.tls,
-            connections: Connections::new(config.most_connections),
-            patience: config.patience,
+            connections: Connections::new(config.limits.connections),
+            limits: config.limits,
         })
     }
 
@@ -154,21 +157,22 @@ impl Server {
                     continue;
                 }
             };
-            let connection = self.connections.enter().await;
+            let connection = self.connections.enter(peer.ip()).await;
             while tasks.try_join_next().is_some() {}
             // Answers are short: a delayed one would only wait for the client.
             let _ = stream.set_nodelay(true);
-            let (router, patience) = (self.router.clone(), self.patience);
+            let (router, limits) = (self.router.clone(), self.limits);
             let (tls, number) = (self.tls.clone(), connection.number());
             let task = tasks.spawn(async move {
                 match tls {
-                    None => answer(stream, connection, router, patience).await,
+                    None => answer(stream, connection, router, limits).await,
                     Some(tls) => {
                         let peer = peer.to_string();
                         let greeted = tls.accept(stream, &peer);
                         // A stranger is not missed.
-                        if let Ok(Ok(stream)) = tokio::time::timeout(patience, greeted).await {
-                            answer(stream, connection, router, patience).await;
+                        let greeted = tokio::time::timeout(limits.client_timeout, greeted).await;
+                        if let Ok(Ok(stream)) = greeted {
+                            answer(stream, connection, router, limits).await;
                         }
                     }
                 }
@@ -178,24 +182,30 @@ impl Server {
     }
 }
 
-/// Answers the requests of one connection, whatever it runs over. Whoever breaks it off, or sends what is no HTTP, is not missed.
-async fn answer<S>(stream: S, connection: Connection, router: Router, patience: Duration)
+/// Answers the requests of one connection. A client that breaks it off, sends what is no HTTP, or takes in nothing of an answer
+/// for too long, loses it.
+async fn answer<S>(stream: S, connection: Connection, router: Router, limits: ServerLimits)
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let router = TowerToHyperService::new(router);
-    let service = service_fn(|request: Request<Incoming>| {
-        let busy = connection.begins();
+    let service = service_fn(|mut request: Request<Incoming>| {
+        let exchange = connection.begins();
+        request.extensions_mut().insert(Arc::clone(&exchange));
         let answered = router.call(request);
         async move {
             let answer = answered.await?;
-            Ok::<_, Infallible>(answer.map(|body| Answering::new(body, busy)))
+            // A request that was refused before it was complete is being answered as well.
+            exchange.received();
+            Ok::<_, Infallible>(answer.map(|body| Answering::new(body, exchange)))
         }
     });
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(limits.client_timeout));
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(patience)
-        .max_buf_size(bounds::MOST_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), service)
+        .header_read_timeout(limits.client_timeout)
+        .max_buf_size(limits.head_bytes)
+        .serve_connection(TokioIo::new(Box::pin(stream)), service)
         .await;
 }

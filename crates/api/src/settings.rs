@@ -194,6 +194,82 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
         about: "the port of the cluster's interface on this machine; 0 is any free one, and so is the default where it is taken",
         trades: "a known one is found without looking, any free one never collides",
     },
+    Setting {
+        key: "cluster.api_connections",
+        kind: Kind::Count {
+            least: 2,
+            most: 65_536,
+        },
+        default: "256",
+        about: "the most connections of a host's interface at a time; beyond it, the one that has waited longest for its client is closed, and half of them may be for answers that take long",
+        trades: "more serves more clients at a time, less takes less memory and fewer open files",
+    },
+    Setting {
+        key: "cluster.api_head_size",
+        kind: Kind::Bytes {
+            least: 8 << 10,
+            most: 16 << 20,
+        },
+        default: "64KiB",
+        about: "the largest head of a request that a host's interface reads; a larger one is refused with 431",
+        trades: "more takes longer paths and headers, less takes less memory of each connection",
+    },
+    Setting {
+        key: "cluster.api_body_size",
+        kind: Kind::Bytes {
+            least: 1 << 10,
+            most: 1 << 30,
+        },
+        default: "16MiB",
+        about: "the largest body of a request that a host's interface reads; a larger one is refused with 413",
+        trades: "more takes jobs with more vertices and settings, less takes less memory of each connection",
+    },
+    Setting {
+        key: "cluster.api_timeout",
+        kind: Kind::Duration {
+            least: Duration::from_millis(100),
+            most: Duration::from_secs(3_600),
+        },
+        default: "30s",
+        about: "how long a client of a host's interface may take to send a request's head, its body, and to take in a piece of the answer",
+        trades: "longer bears slow networks, shorter frees connections of clients that hang sooner",
+    },
+    Setting {
+        key: "cluster.log_size",
+        kind: Kind::Bytes {
+            least: 64 << 10,
+            most: 1 << 40,
+        },
+        default: "16MiB",
+        about: "the size at which a file of output is put aside and a new one begun: standard output and standard error of each container, and the log of each host",
+        trades: "more keeps more of what was printed, less keeps the disk free",
+    },
+    Setting {
+        key: "cluster.log_files",
+        kind: Kind::Count {
+            least: 2,
+            most: 1_000,
+        },
+        default: "4",
+        about: "how many files are kept of each output, with the one that is being written; the oldest goes, and what is left out is counted",
+        trades: "more keeps more of what was printed, less keeps the disk free",
+    },
+    Setting {
+        key: "cluster.log_kept_for",
+        kind: Kind::Duration {
+            least: Duration::from_secs(1),
+            most: Duration::from_secs(3_650 * 86_400),
+        },
+        default: "1d",
+        about: "how long the output of a job's containers is kept after the job's end",
+        trades: "longer helps to find out later what went wrong, shorter keeps the disk free",
+    },
+    most_bytes(
+        "cluster.log_kept_size",
+        "4GiB",
+        "the most output that each machine keeps of jobs that have ended, all together; that of the job that ended first goes first",
+        "more helps to find out later what went wrong, less keeps the disk free",
+    ),
     text(
         "cluster.api",
         AUTO,
@@ -301,7 +377,7 @@ pub fn is_of_the_cluster(key: &str) -> bool {
 /// Whether a setting is that of a host, which takes it from whoever starts it. What else there is counts where a job is submitted or a
 /// command is given.
 pub fn is_of_the_host(key: &str) -> bool {
-    const KEYS: [&str; 19] = [
+    const KEYS: [&str; 27] = [
         "cluster.name",
         "cluster.state",
         "cluster.directory",
@@ -318,6 +394,14 @@ pub fn is_of_the_host(key: &str) -> bool {
         "cluster.tls_key",
         "cluster.host",
         "cluster.port",
+        "cluster.api_connections",
+        "cluster.api_head_size",
+        "cluster.api_body_size",
+        "cluster.api_timeout",
+        "cluster.log_size",
+        "cluster.log_files",
+        "cluster.log_kept_for",
+        "cluster.log_kept_size",
         "cluster.vertex_instances",
         "cluster.job_instances",
         "slurm.folder",

@@ -37,7 +37,7 @@ impl fmt::Display for PhysicalPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for container in &self.containers {
             write!(f, "container {} {}", container.id, container.state.as_str())?;
-            if let Some(host) = &container.host {
+            if let Some(host) = container.host_name.as_ref().or(container.host.as_ref()) {
                 write!(f, " on {host}")?;
             }
             if let Some(address) = &container.address {

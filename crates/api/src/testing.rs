@@ -1,6 +1,7 @@
 //! A cluster that is only pretended, for tests of whatever talks to the interface (feature `testing`).
 
 mod maps;
+mod scenario;
 mod word_count;
 
 use std::collections::BTreeMap;
@@ -47,6 +48,8 @@ struct State {
     past: Vec<PastJobDescription>,
     /// Whether its only host is.
     drained: bool,
+    /// Whether changes of maps are followed until the client leaves.
+    changes_stay: bool,
 }
 
 struct Job {
@@ -63,33 +66,6 @@ impl PretendedCluster {
         let cluster = PretendedCluster::default();
         cluster.state().berths.insert("seagull".into(), 7.into());
         cluster
-    }
-
-    /// Lets another host lead the job of that name: whoever asks for it is sent there.
-    pub fn led_elsewhere(&self, job: &str, base: &str) {
-        self.state().elsewhere.insert(job.into(), base.into());
-    }
-
-    /// Lets the next so many commands for the job of that name find nobody who leads it.
-    pub fn unled_for(&self, job: &str, commands: u32) {
-        let what = format!("nobody leads the job {job:?} at the moment");
-        let why = Unanswered::NotYet(Error::new(ErrorCode::Superseded, what));
-        self.turn_away(job, commands, why);
-    }
-
-    /// Answers the next so many commands for the job of that name so.
-    pub fn turn_away(&self, job: &str, commands: u32, why: Unanswered) {
-        self.state().turns_away.insert(job.into(), (commands, why));
-    }
-
-    /// How many commands were turned away.
-    pub fn turned_away(&self) -> u32 {
-        self.state().turned_away
-    }
-
-    /// The commands that were given, in words, in their order.
-    pub fn commands(&self) -> Vec<String> {
-        self.state().commands.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -187,6 +163,7 @@ impl PretendedCluster {
             source: LogSource::Stdout,
             text: format!("hello from submission {wanted}"),
             continues: false,
+            left_out_bytes: None,
         }));
         Some(Ok(receiver))
     }
@@ -234,6 +211,7 @@ impl Job {
             version: self.request.definition.version.clone(),
             restarting_count: 0,
             last_problem: None,
+            leader_changes: false,
         }
     }
 
@@ -271,7 +249,9 @@ impl Job {
         let of_one = |container: &ardea_packing::ContainerPlan| ContainerView {
             id: container.id,
             state: ContainerState::Up,
-            host: Some("here".into()),
+            host: Some("127.0.0.1".into()),
+            host_name: Some(HOST.into()),
+            output_left_out_bytes: 0,
             process: Some(format!("pid {}", 4000 + container.id.0)),
             address: Some(format!("127.0.0.1:{}", 7000 + container.id.0)),
             incarnation: Some(1),
@@ -554,6 +534,7 @@ impl Cluster for PretendedCluster {
                     source: query.source.unwrap_or(LogSource::Stdout),
                     text: format!("hello from container {}", container.id),
                     continues: false,
+                    left_out_bytes: None,
                 })
                 .collect();
             let (sender, receiver) = mpsc::channel(lines.len().max(1));

@@ -99,8 +99,11 @@ pub struct MessagesTop {
 pub struct ContainerTop {
     /// The container.
     pub container: u32,
-    /// On which host.
+    /// The address of the machine that it is on.
     pub host: Option<String>,
+    /// The name of the host that it is on, if a host runs it and it is known which.
+    #[serde(default)]
+    pub host_name: Option<String>,
     /// How many cores it uses, such as 1.5.
     pub cpu_cores: Option<f64>,
     /// How much memory it uses.

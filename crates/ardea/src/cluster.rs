@@ -12,6 +12,7 @@ mod host_process;
 mod host_start;
 mod launcher;
 mod modules;
+mod old_logs;
 mod packages;
 mod run_files;
 mod slurm;

@@ -5,13 +5,14 @@ use ardea_api::{
     Phase, Plans, ProblemView, ProgramView, UpgradeView, VertexView,
 };
 use ardea_archive::recover_command;
-use ardea_control::{Intent, JobDefinition, Upgrade, UpgradeEnd};
+use ardea_control::{Intent, JobDefinition, JobPhase, Upgrade, UpgradeEnd};
 use ardea_core::Error;
 use ardea_master::{FailureView, JobView, StoredJob};
 use ardea_metrics::{History, catalogue};
+use ardea_scheduler::LOCAL;
 
 use crate::directory::host_of;
-use crate::measured::{processes, total};
+use crate::measured::{left_out_bytes, processes, total};
 
 /// A job in a line, as its master sees it.
 pub(crate) fn summary(view: &JobView) -> JobSummary {
@@ -44,6 +45,55 @@ pub(crate) fn summary(view: &JobView) -> JobSummary {
         version: view.submitted.definition.version.clone(),
         restarting_count: count(restarting.count()),
         last_problem: problems(&view.problems, &view.failures).into_iter().next(),
+        leader_changes: false,
+    }
+}
+
+/// The text that says that a job's leader is changing, and what that means.
+const LEADER_CHANGES: &str =
+    "its leader is changing; its containers go on, and which of them are up is not known yet";
+
+/// Whether the leader of a job has just begun to lead it, and has not heard of its containers yet.
+pub(crate) fn leader_changes(view: &JobView) -> bool {
+    let is_later = view.master.epoch.0 > 1;
+    let is_unheard = || {
+        let mut containers = view.containers.iter();
+        !containers.any(|one| one.worker.is_some() || one.has_been)
+    };
+    match view.phase {
+        JobPhase::Reading => is_later,
+        JobPhase::Recovering => is_later && is_unheard(),
+        _ => false,
+    }
+}
+
+/// Whether a job that runs is led by another host than before.
+pub(crate) fn is_led_anew(view: &JobView) -> bool {
+    let runs = matches!(
+        view.phase,
+        JobPhase::Reading | JobPhase::Recovering | JobPhase::Running | JobPhase::Paused
+    );
+    view.master.epoch.0 > 1 && runs
+}
+
+/// A job in a line, whose leader may just be changing: then with the numbers that are stored.
+pub(crate) fn summary_while(view: &JobView, stored: Option<&StoredJob>) -> JobSummary {
+    let seen = summary(view);
+    if !leader_changes(view) {
+        return seen;
+    }
+    let stored = stored.map(|stored| unled(stored, None));
+    let numbers = stored.unwrap_or_else(|| seen.clone());
+    JobSummary {
+        reason: Some(format!(
+            "{LEADER_CHANGES}: {} leads it from now on",
+            host_of(&view.master.holder)
+        )),
+        container_count: numbers.container_count,
+        instance_count: numbers.instance_count,
+        restarting_count: 0,
+        leader_changes: true,
+        ..seen
     }
 }
 
@@ -116,7 +166,8 @@ pub(crate) fn unled(stored: &StoredJob, trouble: Option<&Error>) -> JobSummary {
         },
         reason: Some(match trouble {
             Some(trouble) => format!("it has no master at the moment: {trouble}"),
-            None => "it has no master at the moment".into(),
+            None if record.intent == Intent::Kill => "it has no master at the moment".into(),
+            None => LEADER_CHANGES.to_string(),
         }),
         since_ms: stored.submitted.at_ms,
         container_count: count(containers),
@@ -125,6 +176,7 @@ pub(crate) fn unled(stored: &StoredJob, trouble: Option<&Error>) -> JobSummary {
         version: stored.submitted.definition.version.clone(),
         restarting_count: 0,
         last_problem: None,
+        leader_changes: trouble.is_none() && record.intent != Intent::Kill,
     }
 }
 
@@ -142,6 +194,7 @@ pub(crate) fn unreadable(name: String, error: &Error) -> JobSummary {
         version: String::new(),
         restarting_count: 0,
         last_problem: None,
+        leader_changes: false,
     }
 }
 
@@ -251,6 +304,9 @@ fn containers(view: &JobView, history: Option<&History>) -> Vec<ContainerView> {
             id: container.id,
             state: state(container),
             host: container.host.clone(),
+            host_name: host_name(view, container),
+            output_left_out_bytes: history
+                .map_or(0, |history| left_out_bytes(history, container.id)),
             process: container.process.clone(),
             address: worker.map(|worker| worker.address.clone()),
             incarnation: worker.map(|worker| worker.worker.incarnation),
@@ -262,6 +318,15 @@ fn containers(view: &JobView, history: Option<&History>) -> Vec<ContainerView> {
         }
     });
     containers.collect()
+}
+
+/// The name of the host that a container is on. Containers of the scheduler `local` are where the job's leader is.
+pub(crate) fn host_name(view: &JobView, container: &ardea_master::ContainerView) -> Option<String> {
+    let leader = || {
+        let is_local = view.submitted.definition.scheduler == LOCAL && container.host.is_some();
+        is_local.then(|| host_of(&view.master.holder).to_string())
+    };
+    container.host_name.clone().or_else(leader)
 }
 
 /// Whether a container has a worker, or has had one.

@@ -12,7 +12,7 @@ use ardea_archive::Archives;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_master::{MasterProcess, MasterSetup, new_submission};
 use ardea_scheduler::{
-    HOSTS, HostIdentity, Hosts, Local, Runner, RunnerConfig, RunnerServer, Schedulers,
+    HOSTS, HostIdentity, Hosts, KeptBounds, Local, Runner, RunnerConfig, RunnerServer, Schedulers,
 };
 use ardea_shelter::{GridShelf, HostShelter, HostShelterSetup};
 use tokio::task::{JoinError, JoinHandle};
@@ -96,7 +96,8 @@ impl Host {
         let config = ServerConfig::at(setup.api_address()?)
             .or_any_port(!setup.cluster.is_port_chosen)
             .token(token.clone())
-            .tls(tls.clone());
+            .tls(tls.clone())
+            .limits(setup.cluster.interface);
         let machine = local.config().capacity;
         let served = Served::new(
             &setup,
@@ -244,6 +245,11 @@ async fn hold_name(name: &str, folder: &Path) -> Result<File> {
 fn runner(setup: &HostSetup, folder: std::path::PathBuf) -> RunnerConfig {
     RunnerConfig {
         host: setup.cluster.host.clone(),
+        output: setup.cluster.output,
+        kept: KeptBounds {
+            time: setup.cluster.output_kept_for,
+            bytes: setup.cluster.output_kept_bytes,
+        },
         ..RunnerConfig::new(folder)
     }
 }

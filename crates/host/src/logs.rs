@@ -145,13 +145,16 @@ async fn tell(
     for file in files.iter_mut() {
         let request = LogRequest::tail(file.file(), query.tail_lines());
         let piece = file.piece(request).await?;
-        if piece.offset == 0 || piece.bytes.len() < LogPiece::MOST_BYTES as usize {
+        if piece.position == 0 || piece.bytes.len() < LogPiece::MOST_BYTES as usize {
+            let missing = (query.tail_lines() as usize).saturating_sub(lines_in(&piece.bytes));
+            file.begins_at(piece.position, missing > 0, lines).await?;
             file.tell(piece, lines).await?;
             continue;
         }
         // There may be more of them than one piece has.
         let end = piece.next();
-        file.offset = file.start_of(piece, query.tail_lines(), lines).await?;
+        let (start, is_short) = file.start_of(piece, query.tail_lines(), lines).await?;
+        file.begins_at(start, is_short, lines).await?;
         file.tell_until(end, lines).await?;
     }
     if !query.follow {
@@ -175,7 +178,7 @@ async fn follow(
         let mut moved = false;
         let mut is_away = false;
         for file in files.iter_mut() {
-            let request = LogRequest::from(file.file(), file.offset);
+            let request = LogRequest::from(file.file(), file.position);
             let piece = match file.piece(request).await {
                 Ok(piece) => piece,
                 // Nobody keeps it any more.
@@ -228,7 +231,8 @@ struct Reader {
     container: ContainerId,
     source: LogSource,
     keeper: Keeper,
-    offset: u64,
+    /// The position up to which it was read.
+    position: u64,
     /// The beginning of a line whose end has not come.
     rest: Vec<u8>,
     /// Why its last lines can't be read of a job that is over.
@@ -241,7 +245,7 @@ impl Reader {
             container,
             source,
             keeper,
-            offset: 0,
+            position: 0,
             rest: Vec::new(),
             unread: None,
         }
@@ -256,46 +260,65 @@ impl Reader {
 
     async fn piece(&mut self, request: LogRequest) -> std::result::Result<LogPiece, Option<Error>> {
         let piece = self.keeper.logs(self.container, request).await?;
-        if piece.file_bytes < self.offset {
-            // The container was started again, and its file with it.
-            self.offset = 0;
+        if piece.end < self.position {
+            // Its folder has been begun anew, and its output with it.
+            self.position = 0;
             let again = LogRequest::from(self.file(), 0);
             return Ok(self.keeper.logs(self.container, again).await?);
         }
         Ok(piece)
     }
 
-    /// Where the last so many lines begin of a file of which this is the last piece: looks through what is before it.
+    /// Begins at a position. If more lines are wanted than are kept, what was before them is told to be left out.
+    async fn begins_at(
+        &mut self,
+        position: u64,
+        is_short: bool,
+        lines: &Lines,
+    ) -> std::result::Result<(), Option<Error>> {
+        self.position = position;
+        match is_short && position > 0 {
+            true => self.tell_left_out(position, lines).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Where the last so many lines begin of an output of which this is the last piece: looks through what is before it. Also
+    /// whether fewer are kept.
     async fn start_of(
         &self,
         last: LogPiece,
         wanted: u32,
         lines: &Lines,
-    ) -> std::result::Result<u64, Option<Error>> {
+    ) -> std::result::Result<(u64, bool), Option<Error>> {
         let text = last.bytes.strip_suffix(b"\n").unwrap_or(&last.bytes);
         let mut missing = (wanted as usize).saturating_sub(ends(text).count());
-        let mut until = last.offset;
+        let mut until = last.position;
         while until > 0 && missing > 0 {
             if lines.is_closed() {
                 return Err(None);
             }
-            let offset = until.saturating_sub(LogPiece::MOST_BYTES.into());
+            let from = until.saturating_sub(LogPiece::MOST_BYTES.into());
             let piece = self
                 .keeper
-                .logs(self.container, self.between(offset, until));
-            let piece = piece.await?;
-            if piece.next() != until {
-                // The file has been begun anew meanwhile: all of it is new.
-                return Ok(0);
+                .logs(self.container, self.between(from, until))
+                .await?;
+            if piece.end < until {
+                // The output has been begun anew meanwhile: all of it is new.
+                return Ok((0, false));
+            }
+            if piece.position >= until {
+                // What was before is not kept any more.
+                return Ok((until, true));
             }
             let here = ends(&piece.bytes).count();
             if here >= missing {
                 let at = ends(&piece.bytes).rev().nth(missing - 1);
-                return Ok(offset + at.map_or(0, |at| at as u64 + 1));
+                return Ok((piece.position + at.map_or(0, |at| at as u64 + 1), false));
             }
-            (missing, until) = (missing - here, offset);
+            (missing, until) = (missing - here, piece.position);
         }
-        Ok(until)
+        Ok((until, false))
     }
 
     /// What is between two positions, or as much of it as one piece has.
@@ -314,13 +337,24 @@ impl Reader {
         end: u64,
         lines: &Lines,
     ) -> std::result::Result<(), Option<Error>> {
-        while self.offset < end {
-            let piece = self.piece(self.between(self.offset, end)).await?;
+        while self.position < end {
+            let piece = self.piece(self.between(self.position, end)).await?;
             if !self.tell(piece, lines).await? {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Tells that so many bytes are not kept any more, behind what was told before them.
+    async fn tell_left_out(
+        &mut self,
+        bytes: u64,
+        lines: &Lines,
+    ) -> std::result::Result<(), Option<Error>> {
+        self.tell_rest(lines).await?;
+        let line = LogLine::left_out(self.container, self.source, bytes);
+        lines.send(Ok(line)).await.map_err(|_| None)
     }
 
     /// Tells the whole lines of a piece; whether there was anything in it.
@@ -329,7 +363,11 @@ impl Reader {
         piece: LogPiece,
         lines: &Lines,
     ) -> std::result::Result<bool, Option<Error>> {
-        self.offset = piece.next();
+        let left_out = piece.position.saturating_sub(self.position);
+        if left_out > 0 {
+            self.tell_left_out(left_out, lines).await?;
+        }
+        self.position = piece.next();
         let any = !piece.bytes.is_empty();
         for part in piece.bytes.split_inclusive(|byte| *byte == b'\n') {
             self.rest.extend_from_slice(part);
@@ -367,9 +405,16 @@ impl Reader {
             source: self.source,
             text,
             continues,
+            left_out_bytes: None,
         };
         lines.send(Ok(line)).await.map_err(|_| None)
     }
+}
+
+/// The number of lines, with one that has no end.
+fn lines_in(bytes: &[u8]) -> usize {
+    let begun = bytes.last().is_some_and(|last| *last != b'\n');
+    ends(bytes).count() + usize::from(begun)
 }
 
 /// Where lines end.
@@ -395,185 +440,5 @@ fn before_letter(line: &[u8]) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use ardea_control::JobRef;
-
-    use super::*;
-
-    fn piece(offset: u64, text: &str) -> Result<LogPiece> {
-        Ok(LogPiece {
-            offset,
-            bytes: text.into(),
-            file_bytes: offset + text.len() as u64,
-        })
-    }
-
-    fn away() -> Result<LogPiece> {
-        Err(Error::new(ErrorCode::SchedulerUnavailable, "out of reach"))
-    }
-
-    #[tokio::test]
-    async fn a_followed_file_goes_on_when_its_host_was_out_of_reach() {
-        let said = [piece(0, "a\n"), away(), away(), piece(2, "b\n")];
-        let script = Arc::new(Mutex::new(said.into_iter().collect()));
-        let reader = Reader::of(ContainerId(1), LogSource::Stdout, Keeper::Script(script));
-        let (lines, mut told) = mpsc::channel(WAITING_LINES);
-        let ended = follow(&mut [reader], &lines, std::future::pending()).await;
-        let code = ended.unwrap_err().map(|error| error.code());
-        assert_eq!(code, Some(ErrorCode::NoSuchContainer));
-        let mut next = async || told.recv().await.unwrap().unwrap().text;
-        assert_eq!([next().await, next().await], ["a", "b"]);
-    }
-
-    #[tokio::test]
-    async fn a_file_that_can_not_be_read_at_the_end_keeps_no_other_from_being_told_to_its_own() {
-        let dead = [piece(0, ""), away(), away(), away(), away()];
-        // Out of reach for a moment only: nothing of it is lost.
-        let shaky = [piece(0, ""), away(), piece(0, "x\n"), piece(2, "y")];
-        let well = [
-            piece(0, ""),
-            piece(0, "a\n"),
-            piece(2, "b\n"),
-            piece(4, "c"),
-        ];
-        let reader = |container, said: Vec<Result<LogPiece>>| {
-            let script = Arc::new(Mutex::new(said.into_iter().collect()));
-            Reader::of(
-                ContainerId(container),
-                LogSource::Stdout,
-                Keeper::Script(script),
-            )
-        };
-        let (dead, shaky, well) = (dead.to_vec(), shaky.to_vec(), well.to_vec());
-        for (first, expected) in [(dead, Some(ErrorCode::SchedulerUnavailable)), (shaky, None)] {
-            let is_shaky = expected.is_none();
-            let mut files = [reader(1, first), reader(2, well.clone())];
-            let (lines, mut told) = mpsc::channel(WAITING_LINES);
-            let ended = follow(&mut files, &lines, async {}).await;
-            let code = ended.err().flatten().map(|error| error.code());
-            assert_eq!(code, expected);
-            drop(lines);
-            let mut texts: [Vec<String>; 2] = Default::default();
-            while let Some(line) = told.recv().await {
-                let line = line.unwrap();
-                texts[line.container.0 as usize - 1].push(line.text);
-            }
-            assert_eq!(texts[0], if is_shaky { vec!["x", "y"] } else { Vec::new() });
-            assert_eq!(texts[1], ["a", "b", "c"]);
-        }
-    }
-
-    #[tokio::test]
-    async fn what_can_not_be_read_of_a_job_that_is_over_is_told() {
-        let away = Err(Error::new(ErrorCode::SchedulerUnavailable, "out of reach"));
-        let whole = Ok(LogPiece {
-            offset: 0,
-            bytes: Default::default(),
-            file_bytes: 0,
-        });
-        let script = Arc::new(Mutex::new([whole, away].into()));
-        let reader = Reader::of(ContainerId(1), LogSource::Stdout, Keeper::Script(script));
-        let (lines, _told) = mpsc::channel(WAITING_LINES);
-        let ended = follow(&mut [reader], &lines, async {}).await;
-        let code = ended.unwrap_err().map(|error| error.code());
-        assert_eq!(code, Some(ErrorCode::SchedulerUnavailable));
-    }
-
-    #[tokio::test]
-    async fn following_ends_when_the_job_is_over_and_all_that_it_wrote_is_told() {
-        let text = |offset: u64, text: &str| {
-            Ok(LogPiece {
-                offset,
-                bytes: text.into(),
-                file_bytes: 5,
-            })
-        };
-        // The file stays, and is told to hold no more, however often it is asked for.
-        let mut said = vec![text(0, "a\n"), text(2, ""), text(2, "b\nc")];
-        said.extend((0..1_000).map(|_| text(5, "")));
-        let script = Arc::new(Mutex::new(said.into_iter().collect()));
-        let reader = Reader::of(ContainerId(1), LogSource::Stdout, Keeper::Script(script));
-        let (lines, mut told) = mpsc::channel(WAITING_LINES);
-        let ended = follow(&mut [reader], &lines, async {}).await;
-        assert!(ended.is_ok());
-        drop(lines);
-        let mut texts = Vec::new();
-        while let Some(line) = told.recv().await {
-            texts.push(line.unwrap().text);
-        }
-        assert_eq!(texts, ["a", "b", "c"]);
-    }
-
-    /// What is told of a file of that text.
-    async fn told(text: &str, tail: u32) -> Vec<LogLine> {
-        let folder = tempfile::tempdir().unwrap();
-        let job = JobRef {
-            cluster: "local".into(),
-            name: "relay".into(),
-            submission: 1,
-        };
-        let own = folder
-            .path()
-            .join("jobs/relay-0000000000000001/container-1");
-        std::fs::create_dir_all(&own).unwrap();
-        std::fs::write(own.join("stdout.log"), text).unwrap();
-        let output = KeptOutput::find(folder.path(), &job).unwrap();
-        let query = LogQuery {
-            tail: Some(tail),
-            ..LogQuery::default()
-        };
-        let files = vec![(ContainerId(1), output)];
-        let mut stream = kept(files, Vec::new(), None, query);
-        let mut told = Vec::new();
-        while let Some(line) = stream.recv().await {
-            told.push(line.unwrap());
-        }
-        told
-    }
-
-    #[tokio::test]
-    async fn as_many_lines_are_told_as_are_asked_for_however_long_they_are_together() {
-        let line = |number: u32| format!("{number:-<500}");
-        let text: String = (0..9_000).map(|number| line(number) + "\n").collect();
-        for asked in [1, 2_000, 2_500, 8_999, 9_000, 10_000] {
-            let told = told(&text, asked).await;
-            assert_eq!(told.len(), asked.min(9_000) as usize);
-            assert_eq!(told[0].text, line(9_000 - asked.min(9_000)));
-            assert_eq!(told.last().unwrap().text, line(8_999));
-            assert!(told.iter().all(|line| !line.continues));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_line_longer_than_a_piece_is_told_whole_and_each_cut_has_a_sign() {
-        let long = "xä".repeat(800_000);
-        let told = told(&format!("one\n{long}\nlast"), 2).await;
-        let (last, pieces) = told.split_last().unwrap();
-        assert_eq!((last.text.as_str(), last.continues), ("last", false));
-        let whole: String = pieces.iter().map(|piece| piece.text.as_str()).collect();
-        assert!(whole == long);
-        let (end, begun) = pieces.split_last().unwrap();
-        assert!(!end.continues && begun.iter().all(|piece| piece.continues));
-        assert!(
-            begun
-                .iter()
-                .all(|piece| piece.text.len() <= MOST_LINE_BYTES)
-        );
-    }
-
-    #[tokio::test]
-    async fn a_line_is_cut_that_is_a_byte_too_long_and_its_end_is_none_of_its_bytes() {
-        for end in ["", "\n", "\r\n"] {
-            let told_of = async |length: usize| {
-                let told = told(&("-".repeat(length) + end), 1).await;
-                let pieces = told.iter().map(|piece| (piece.text.len(), piece.continues));
-                pieces.collect::<Vec<_>>()
-            };
-            assert_eq!(told_of(MOST_LINE_BYTES).await, [(MOST_LINE_BYTES, false)]);
-            let cut = [(MOST_LINE_BYTES, true), (1, false)];
-            assert_eq!(told_of(MOST_LINE_BYTES + 1).await, cut, "{end:?}");
-        }
-    }
-}
+#[path = "logs_tests.rs"]
+mod tests;

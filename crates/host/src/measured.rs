@@ -14,6 +14,7 @@ use ardea_metrics::catalogue::{self, Kind};
 use ardea_metrics::{Curve, Grain, History, Labels, Selector};
 use ardea_packing::{ContainerId, JobDemand, VertexDemand};
 
+use crate::described::host_name;
 use crate::failing::is_failing;
 use crate::pressure::{Load, waits_for};
 
@@ -134,6 +135,20 @@ pub(crate) fn total(history: &History, metric: &catalogue::Metric, vertex: &str)
     series.iter().map(|one| one.value as u64).sum()
 }
 
+/// Whether any container has told what it measures.
+pub(crate) fn has_any(history: &History) -> bool {
+    let cpu = Selector::of(catalogue::CPU.name);
+    !history.latest(&cpu).is_empty()
+}
+
+/// The number of bytes of a container's output that are not kept any more, as far back as the history goes.
+pub(crate) fn left_out_bytes(history: &History, container: ContainerId) -> u64 {
+    let of_container =
+        Selector::of(catalogue::OUTPUT_LEFT_OUT.name).with("container", container.to_string());
+    let series = history.grown(&of_container, &["container"]);
+    series.iter().map(|one| one.value as u64).sum()
+}
+
 /// The processes of a container's instances that have one of their own, by instance. A folded history knows none.
 pub(crate) fn processes(history: &History, container: ContainerId) -> BTreeMap<String, u32> {
     let all = Selector::of(catalogue::INSTANCE_PROCESS.name);
@@ -161,6 +176,7 @@ pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
         ContainerTop {
             container: container.id.0,
             host: container.host.clone(),
+            host_name: host_name(view, container),
             cpu_cores: recent(history, &of(catalogue::CPU), now_ms, f64::max, true),
             memory_bytes: memory.first().map(|one| one.value as u64),
             restarts: container.restarts,

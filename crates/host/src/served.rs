@@ -2,6 +2,7 @@
 
 mod holding;
 mod hosts;
+mod led_anew;
 mod maps;
 mod past_logs;
 mod savepoints;
@@ -25,6 +26,7 @@ use ardea_core::{Error, ErrorCode, Token};
 use ardea_master::{
     JobDesk, JobView, Jobs as Led, MasterProcess, Standing, Undone, all_past_jobs, submit,
 };
+use ardea_metrics::History;
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
 use ardea_scheduler::{Drains, Schedulers};
 use ardea_shelter::GridShelf;
@@ -251,7 +253,12 @@ impl Served {
     /// A job's description, from the host that leads it.
     async fn describe_wherever(&self, job: &str) -> Answer<JobDescription> {
         match self.jobs.find(&*self.master()?, job).await? {
-            Found::Here(desk) => Ok(described::description(&desk.view().await?, None)),
+            Found::Here(desk) => {
+                let view = desk.view().await?;
+                let mut description = described::description(&view, None);
+                description.summary = self.summary_of(&view).await;
+                Ok(description)
+            }
             Found::There(api) => Ok(self.jobs.client(&api)?.describe(job).await?),
             Found::Nobody(stored) => {
                 let trouble = self.trouble(&stored.record.job.name);
@@ -335,7 +342,10 @@ impl Cluster for Served {
             match self.jobs.find(&*self.master()?, job).await? {
                 Found::Here(desk) => {
                     let (view, metrics) = (desk.view().await?, desk.metrics().await?);
-                    Ok(metrics.ask(|history| described::description(&view, Some(history))))
+                    let tell = |history: &History| described::description(&view, Some(history));
+                    let mut description = metrics.ask(tell);
+                    description.summary = self.summary_of(&view).await;
+                    Ok(description)
                 }
                 Found::There(base) => Err(Unanswered::Elsewhere { base }),
                 Found::Nobody(stored) => {
@@ -523,17 +533,15 @@ impl Cluster for Served {
 
     fn metrics<'a>(&'a self, job: &'a str, query: MetricsQuery) -> Pending<'a, Vec<SampleView>> {
         Box::pin(async move {
-            let desk = self.desk(job).await?;
-            let metrics = desk.metrics().await?;
-            Ok(metrics.ask(|history| measured::latest(history, &query, now_ms())))
+            let ask = |history: &History| measured::latest(history, &query, now_ms());
+            self.measured(job, ask).await
         })
     }
 
     fn metrics_range<'a>(&'a self, job: &'a str, query: RangeQuery) -> Pending<'a, MetricsRange> {
         Box::pin(async move {
-            let desk = self.desk(job).await?;
-            let metrics = desk.metrics().await?;
-            Ok(metrics.ask(|history| measured::range(history, &query, now_ms())))
+            let ask = |history: &History| measured::range(history, &query, now_ms());
+            self.measured(job, ask).await
         })
     }
 

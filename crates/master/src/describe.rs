@@ -79,6 +79,7 @@ impl Driver {
             instances: container.instances.clone(),
             worker: self.worker(master, container),
             host: place.map(|place| place.host.clone()),
+            host_name: place.and_then(|place| place.host_name.clone()),
             process: place.map(|place| place.process.clone()),
             restarts: self.chronicle.restarts(id),
             has_been: self.chronicle.has_been(id),

@@ -104,6 +104,8 @@ pub struct ContainerView {
     pub worker: Option<WorkerView>,
     /// The host that it was started on last, as the scheduler says.
     pub host: Option<String>,
+    /// The name in the cluster of that host, if the scheduler knows it.
+    pub host_name: Option<String>,
     /// What it is there, as the scheduler says: `pid 4711`.
     pub process: Option<String>,
     /// How often it was started again.

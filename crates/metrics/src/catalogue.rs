@@ -15,6 +15,9 @@ pub const JOB: &[&str] = &["job"];
 /// The labels of a connection's metrics; `peer` is the container at the other end.
 pub const LINK: &[&str] = &["job", "container", "peer"];
 
+/// The labels of the metrics of an output of a process; `stream` is `stdout` or `stderr`.
+pub const OUTPUT: &[&str] = &["job", "container", "stream"];
+
 /// What kind of value a metric has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -146,6 +149,8 @@ metrics! {
     LINK_STRAY_RECORDS = "ardea_link_stray_records_total", Counter, LINK, Sum, "records that came for streams which nobody here has open, such as those of instances that have left";
     LOST_RECORDS = "ardea_lost_records_total", Counter, PROCESS, Sum, "records that were under way when a container was lost, and those that came for instances which are not there";
     LOST_LETTERS = "ardea_lost_letters_total", Counter, PROCESS, Sum, "news beside the graph, such as acks, that came and could not be delivered";
+    OUTPUT_BYTES = "ardea_output_bytes_total", Counter, OUTPUT, Sum, "bytes that the container has written to `stream`, standard output or standard error";
+    OUTPUT_LEFT_OUT = "ardea_output_left_out_bytes_total", Counter, OUTPUT, Sum, "bytes written to `stream` that are not kept any more, since files of output are bounded";
     CPU = "ardea_process_cpu_seconds_total", Counter, PROCESS, Sum, "processor time of the process";
     RESIDENT = "ardea_process_resident_bytes", Gauge, PROCESS, Sum, "memory that the process holds";
     THREADS = "ardea_process_threads", Gauge, PROCESS, Sum, "threads of the process";

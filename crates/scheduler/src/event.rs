@@ -37,6 +37,9 @@ pub struct RunningContainer {
     pub worker: WorkerId,
     /// The machine that it runs on, by the name under which others reach it.
     pub host: String,
+    /// The name in the cluster of the host that runs it, if a host does and the scheduler knows which.
+    #[serde(default)]
+    pub host_name: Option<String>,
     /// What it is there, for people: `pid 4711`, `step 17.3`.
     pub process: String,
 }

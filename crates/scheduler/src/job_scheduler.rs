@@ -159,6 +159,7 @@ mod tests {
                     incarnation: 1,
                 },
                 host: String::new(),
+                host_name: None,
                 process: String::new(),
             });
             let running = running.collect();

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ardea_control::JobRef;
 use ardea_core::{ErrorCode, Result};
@@ -12,10 +13,27 @@ use crate::runner::output;
 use crate::runner::records::cannot;
 use crate::{LogPiece, LogRequest};
 
+/// The bounds of the output of jobs that were killed, in one folder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeptBounds {
+    /// The time after the kill for which anything is kept of a job.
+    pub time: Duration,
+    /// The maximum size of the output of all these jobs, in bytes. That of the job that was killed first goes first.
+    pub bytes: u64,
+}
+
+impl Default for KeptBounds {
+    fn default() -> Self {
+        KeptBounds {
+            time: Duration::from_secs(24 * 3600),
+            bytes: 4 << 30,
+        }
+    }
+}
+
 /// What the containers of one submission of a job have written, as far as one folder has it.
 ///
-/// It is kept for [`RunnerConfig::keep_logs`](crate::RunnerConfig::keep_logs) after the job's end, a day as a rule. All methods wait
-/// for the disk.
+/// It is kept within [`KeptBounds`] after the job's end, for a day as a rule. All methods wait for the disk.
 #[derive(Clone, Debug)]
 pub struct KeptOutput(JobFolder);
 
@@ -59,9 +77,9 @@ impl KeptOutput {
         let folder = self.0.container(container);
         match output::piece(folder.path(), request) {
             Err(error) if error.code() == ErrorCode::NoSuchContainer => Ok(LogPiece {
-                offset: 0,
+                position: 0,
                 bytes: Vec::new(),
-                file_bytes: 0,
+                end: 0,
             }),
             read => read,
         }

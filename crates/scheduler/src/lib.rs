@@ -125,7 +125,7 @@ pub use hosts::{
 };
 pub use interface::{Pending, Scheduler, SchedulerKind};
 pub use job_scheduler::JobScheduler;
-pub use kept_output::KeptOutput;
+pub use kept_output::{KeptBounds, KeptOutput};
 pub use launch::LaunchPlan;
 pub use local::Local;
 pub use logs::{LogFile, LogPiece, LogRange, LogRequest};

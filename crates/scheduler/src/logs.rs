@@ -1,60 +1,54 @@
-//! What containers have written: which file, and which piece of it.
+//! Pieces of the output of containers.
 
 use serde::{Deserialize, Serialize};
 
-/// One of the files that a container's output goes to.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// One of the two outputs of a container.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LogFile {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
-    /// Standard output before it was put aside for being long; 1 is the youngest.
-    OlderStdout(u32),
-    /// Standard error before it was put aside for being long; 1 is the youngest.
-    OlderStderr(u32),
 }
 
 impl LogFile {
-    /// The file's name in the container's folder.
-    pub fn name(&self) -> String {
+    /// The name of its current file in the container's folder. Older ones are `NAME.1`, `NAME.2` …
+    pub fn name(&self) -> &'static str {
         match self {
-            LogFile::Stdout => "stdout.log".to_string(),
-            LogFile::Stderr => "stderr.log".to_string(),
-            LogFile::OlderStdout(age) => format!("stdout.log.{age}"),
-            LogFile::OlderStderr(age) => format!("stderr.log.{age}"),
+            LogFile::Stdout => "stdout.log",
+            LogFile::Stderr => "stderr.log",
         }
     }
 }
 
-/// Which piece of a file.
+/// The part of an output that is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LogRange {
     /// The last so many lines.
     Tail {
-        /// How many.
+        /// The number of lines.
         lines: u32,
     },
     /// From a position on; a following reader asks with [`LogPiece::next`].
     From {
-        /// Bytes from the beginning of the file.
-        offset: u64,
+        /// The number of bytes that the container had written there before.
+        position: u64,
     },
 }
 
-/// A piece of a container's output that somebody wants to see.
+/// A request for a piece of a container's output.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LogRequest {
-    /// Of which file.
+    /// The output.
     pub file: LogFile,
-    /// Which piece.
+    /// The part of it.
     pub range: LogRange,
     /// The most bytes to return; no more than 1 MiB are.
     pub most_bytes: u32,
 }
 
 impl LogRequest {
-    /// The last lines of a file, as far as they fit into 1 MiB.
+    /// Asks for the last lines of an output, as far as they fit into 1 MiB.
     pub fn tail(file: LogFile, lines: u32) -> Self {
         LogRequest {
             file,
@@ -63,33 +57,36 @@ impl LogRequest {
         }
     }
 
-    /// What follows a position in the file, up to 1 MiB of it.
-    pub fn from(file: LogFile, offset: u64) -> Self {
+    /// Asks for what follows a position, up to 1 MiB of it.
+    pub fn from(file: LogFile, position: u64) -> Self {
         LogRequest {
             file,
-            range: LogRange::From { offset },
+            range: LogRange::From { position },
             most_bytes: LogPiece::MOST_BYTES,
         }
     }
 }
 
 /// A piece of a container's output.
+///
+/// A position counts all bytes that the container has written to the output, over all of its lives. Files are put aside and
+/// removed; positions stay.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LogPiece {
-    /// Where in the file it begins, in bytes.
-    pub offset: u64,
-    /// What was written, as it was written: not necessarily whole lines, nor text.
+    /// The position of the first byte. If it lies behind the one that was asked for, the bytes between are not kept any more.
+    pub position: u64,
+    /// The bytes as they were written: not necessarily whole lines, nor text.
     pub bytes: Vec<u8>,
-    /// How long the file is, in bytes. If it is shorter than where a reader was, the file has been begun anew.
-    pub file_bytes: u64,
+    /// The position behind the last byte of the output. If it lies before that of a reader, the output has been begun anew.
+    pub end: u64,
 }
 
 impl LogPiece {
     /// The most bytes of one piece.
     pub const MOST_BYTES: u32 = 1 << 20;
 
-    /// Where the next piece begins.
+    /// Returns the position of the next piece.
     pub fn next(&self) -> u64 {
-        self.offset + self.bytes.len() as u64
+        self.position + self.bytes.len() as u64
     }
 }

@@ -6,6 +6,7 @@
 
 mod ending;
 pub(crate) mod folders;
+pub(crate) mod forget;
 mod gate;
 mod job;
 mod keep;
@@ -28,9 +29,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_output::OutputBounds;
 use ardea_packing::{ContainerId, MilliCores, Resources};
 
-use crate::{ContainerEvent, EventFeed, Programs};
+use crate::{ContainerEvent, EventFeed, KeptBounds, Programs};
 use folders::JobFolder;
 use limits::Limits;
 use records::RunFile;
@@ -51,12 +53,10 @@ pub struct RunnerConfig {
     pub capacity: Resources,
     /// How long a container has to end by itself when it is told to.
     pub stop_grace: Duration,
-    /// A file of a container's output that has become longer, in bytes, is put aside when the container is started again.
-    pub log_bytes: u64,
-    /// How many files are put aside, for each of standard output and standard error.
-    pub log_files: u32,
-    /// How long the output of a killed job is kept.
-    pub keep_logs: Duration,
+    /// The bounds of each container's standard output, and of its standard error.
+    pub output: OutputBounds,
+    /// The bounds of what is kept of jobs that were killed.
+    pub kept: KeptBounds,
     /// The control group below which those of containers are made; without one, that of this process.
     pub cgroup: Option<PathBuf>,
 }
@@ -69,9 +69,8 @@ impl RunnerConfig {
             host: "127.0.0.1".to_string(),
             capacity: of_this_machine(),
             stop_grace: Duration::from_secs(10),
-            log_bytes: 64 << 20,
-            log_files: 3,
-            keep_logs: Duration::from_secs(24 * 3600),
+            output: OutputBounds::default(),
+            kept: KeptBounds::default(),
             cgroup: None,
         }
     }
@@ -134,6 +133,7 @@ impl Runner {
         .await?;
         runner.take_in_all().await?;
         tokio::spawn(keep::keep_records(Arc::downgrade(&runner.0)));
+        tokio::spawn(forget::keep_bounds(Arc::downgrade(&runner.0)));
         Ok(runner)
     }
 
@@ -160,11 +160,9 @@ impl Runner {
     async fn take_in_all(&self) -> Result<()> {
         let folder = self.0.config.folder.clone();
         for folder in blocking(move || JobFolder::all(&folder)).await? {
-            if let Err(error) = self.forget_if_old(&folder).await {
-                self.0.remark_failure(&folder, None, &error);
-            }
             self.take_in(&folder).await;
         }
+        self.forget().await;
         Ok(())
     }
 }

@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_control::SchedulerTraits;
+use ardea_output::OutputBounds;
 
-use crate::{ContainerEvents, LaunchPlan, Pending, Programs, Scheduler, SchedulerKind};
+use crate::{ContainerEvents, KeptBounds, LaunchPlan, Pending, Programs, Scheduler, SchedulerKind};
 
 pub use commands::slurm_options;
 
@@ -32,6 +33,10 @@ pub struct SlurmConfig {
     pub environment: BTreeMap<String, String>,
     /// Options for `sbatch` for the containers of all jobs, such as `--partition=main`; a job's own [`SLURM_OPTIONS`] count before them.
     pub options: Vec<String>,
+    /// The bounds of each container's standard output, and of its standard error.
+    pub output: OutputBounds,
+    /// The bounds of what is kept of jobs that were killed.
+    pub kept: KeptBounds,
     /// How often it is looked what has become of containers.
     pub look_every: Duration,
     /// How long a container has to end by itself when it is started again; when it is stopped, `KillWait` of Slurm's configuration says it.
@@ -45,6 +50,8 @@ impl SlurmConfig {
             folder: folder.into(),
             environment: BTreeMap::new(),
             options: Vec::new(),
+            output: OutputBounds::default(),
+            kept: KeptBounds::default(),
             look_every: Duration::from_millis(250),
             stop_grace: Duration::from_secs(10),
         }

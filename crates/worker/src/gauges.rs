@@ -161,6 +161,15 @@ impl Gauges {
         if let Ok(process) = ProcessReading::read() {
             process.write(&mut batch);
         }
+        for (stream, counts) in ["stdout", "stderr"].into_iter().zip(ardea_output::counts()) {
+            let labels = Labels::of([("stream", stream)]);
+            for (metric, bytes) in [
+                (catalogue::OUTPUT_BYTES, counts.written_bytes),
+                (catalogue::OUTPUT_LEFT_OUT, counts.left_out_bytes),
+            ] {
+                batch.push(metric.name, &labels, Value::Counter(bytes as f64));
+            }
+        }
         metrics.write(&mut batch);
         self.for_master.write(&mut batch);
         batch

@@ -12,6 +12,7 @@ use ardea_courier::{Greeting, Security, THREADS_STAY};
 use ardea_engine::{Job, Node};
 use ardea_exchange::{Identity, LinkConfig, WorkerNumber};
 use ardea_metrics::{Labels, MetricsManager, MetricsSinks};
+use ardea_output::Role;
 use ardea_packing::InstanceId;
 use ardea_tls::Tls;
 use tokio::sync::mpsc;
@@ -59,8 +60,10 @@ pub struct Surroundings {
 /// error of the job, if that fails as a whole.
 pub fn run(start: &WorkerStart, job: &dyn Job, surroundings: Surroundings) -> Result<()> {
     if let Some(start) = InstanceStart::from_environment()? {
+        ardea_output::attend(Role::Follows)?;
         return run_instance(&start, job, &surroundings.transports, surroundings.tls);
     }
+    ardea_output::attend(Role::Rotates)?;
     let clock = Clock::system();
     let notes = Notes::new(
         format!("{} container {}", start.job, start.worker),

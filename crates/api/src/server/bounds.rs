@@ -1,63 +1,160 @@
-//! How much of a client's time, memory and words the server takes in.
+//! The time and the number of bytes that a request may take.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode};
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{Method, Uri};
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::sync::Semaphore;
 
-use super::handlers::failed;
+use super::ServerLimits;
+use super::connections::Exchange;
+use super::handlers::{failed, failed_with, retry_soon, shortened};
 use crate::DOUBTFUL;
 
-/// The largest head of a request.
-pub(super) const MOST_HEAD_BYTES: usize = 64 * 1024;
-
-/// How long reading all of a job's state may take.
+/// The time limit of requests that read all of a job's state.
 const CHECKED_WITHIN: Duration = Duration::from_secs(3_600);
 
-/// How the path of a check ends, of which nothing is left.
+/// The end of the path of a check of snapshots, which leaves nothing behind.
 const CHECK: &str = "/snapshots/check";
 
-/// How long this request may take: the usual time, unless all of a job's state has to be read for it.
+/// The bounds of all requests of a server.
+pub(super) struct Bounds {
+    limits: ServerLimits,
+    /// A permit for each answer that takes long.
+    long_answers: Arc<Semaphore>,
+}
+
+impl Bounds {
+    pub(super) fn of(limits: &ServerLimits) -> Self {
+        Bounds {
+            limits: *limits,
+            long_answers: Arc::new(Semaphore::new(limits.long_answers())),
+        }
+    }
+}
+
+/// Whether answering a request means reading all of a job's state.
+fn reads_all(method: &Method, uri: &Uri) -> bool {
+    let ends = ["/savepoint", CHECK];
+    *method == Method::POST && ends.iter().any(|end| uri.path().ends_with(end))
+}
+
+/// Whether the answer is a stream of lines, which may never end.
+fn is_followed(method: &Method, uri: &Uri) -> bool {
+    let ends = ["/logs", "/changes"];
+    *method == Method::GET && ends.iter().any(|end| uri.path().ends_with(end))
+}
+
+/// Returns the time limit of the answer.
 fn within(method: &Method, uri: &Uri, usual: Duration) -> Duration {
-    let reads_all = ["/savepoint", CHECK];
-    let reads_all = reads_all.iter().any(|end| uri.path().ends_with(end));
-    match *method == Method::POST && reads_all {
+    match reads_all(method, uri) {
         true => usual.max(CHECKED_WITHIN),
         false => usual,
     }
 }
 
-/// Gives up on a request that takes too long, be it the client's body or the cluster's answer. Lines that are followed are answered at
-/// once, and are not given up.
-pub(super) async fn in_time(
-    State(patience): State<Arc<Duration>>,
+/// Reads the whole request before anything is done for it, within the client's time limit and the
+/// maximum size. Until then the connection may be closed for another one.
+pub(super) async fn receive(
+    State(bounds): State<Arc<Bounds>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let leaves_nothing = *request.method() == Method::GET || request.uri().path().ends_with(CHECK);
+    let limits = &bounds.limits;
+    let exchange = request.extensions().get::<Arc<Exchange>>().cloned();
+    let (parts, body) = request.into_parts();
+    let read = Limited::new(body, limits.body_bytes).collect();
+    let body = match tokio::time::timeout(limits.client_timeout, read).await {
+        Ok(Ok(read)) => read.to_bytes(),
+        Ok(Err(error)) => return not_read(&*error, limits),
+        Err(_) => return too_slow(limits),
+    };
+    if let Some(exchange) = exchange {
+        exchange.received();
+    }
+    next.run(Request::from_parts(parts, Body::from(body))).await
+}
+
+/// The answer to a request whose body is too large or broke off.
+fn not_read(error: &(dyn std::error::Error + 'static), limits: &ServerLimits) -> Response {
+    let is_too_large = error.is::<LengthLimitError>();
+    if is_too_large {
+        let what = format!("the body has more than {} bytes", limits.body_bytes);
+        let error = Error::new(ErrorCode::BadRequest, what);
+        let error = error.hint("cluster.api_body_size is the largest body that a host reads");
+        return last(failed_with(StatusCode::PAYLOAD_TOO_LARGE, &error));
+    }
+    let what = format!("the body can't be read: {}", shortened(&error.to_string()));
+    last(failed(&Error::new(ErrorCode::BadRequest, what)))
+}
+
+fn too_slow(limits: &ServerLimits) -> Response {
+    let within = limits.client_timeout.as_secs_f64();
+    let what = format!("the request was not complete within {within} s");
+    let error = Error::new(ErrorCode::BadRequest, what);
+    let error = error.hint("send it faster; cluster.api_timeout is the time that a host waits");
+    last(failed_with(StatusCode::REQUEST_TIMEOUT, &error))
+}
+
+/// The last answer of its connection: the rest of the request is not waited for.
+fn last(mut response: Response) -> Response {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
+    response
+}
+
+/// Gives up on an answer that takes too long, and bounds the number of those that may take long.
+/// Lines that are followed are answered at once, and are not given up.
+pub(super) async fn in_time(
+    State(bounds): State<Arc<Bounds>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (method, uri) = (request.method(), request.uri());
+    if reads_all(method, uri) || is_followed(method, uri) {
+        let Ok(permit) = Arc::clone(&bounds.long_answers).try_acquire_owned() else {
+            return too_many(bounds.limits.long_answers());
+        };
+        if let Some(exchange) = request.extensions().get::<Arc<Exchange>>() {
+            exchange.takes_long(permit);
+        }
+    }
+    let leaves_nothing = *method == Method::GET || uri.path().ends_with(CHECK);
     let next_step = match leaves_nothing {
         true => "try again",
         false => DOUBTFUL,
     };
-    let patience = within(request.method(), request.uri(), *patience);
-    match tokio::time::timeout(patience, next.run(request)).await {
+    let within = within(method, uri, bounds.limits.answer_timeout);
+    match tokio::time::timeout(within, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
-            let what = format!(
-                "the cluster did not answer within {} s",
-                patience.as_secs_f64()
-            );
+            let within = within.as_secs_f64();
+            let what = format!("the cluster did not answer within {within} s");
             failed(&Error::new(ErrorCode::StateUnavailable, what).hint(next_step))
         }
     }
 }
 
-/// After a connection that could not be accepted: when there are no more files to be opened, it takes others to close theirs.
+fn too_many(most: usize) -> Response {
+    let what = format!(
+        "this host answers {most} requests already that take long, such as savepoints and followed logs"
+    );
+    let error = Error::new(ErrorCode::LimitReached, what);
+    retry_soon(
+        &error
+            .hint("try again later, or raise cluster.api_connections: half of them may take long"),
+    )
+}
+
+/// Waits after a connection that could not be accepted: at the limit of open files others have to close theirs first.
 pub(super) async fn rest_after(error: &io::Error) {
     let is_the_clients = matches!(
         error.kind(),

@@ -1,13 +1,14 @@
-//! The connections of a server: as many as it bears, and the longest idle one gives way to a new one.
+//! The connections of a server, up to a maximum. A new one takes the place of one that waits for its client.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use hyper::body::{Body, Frame, SizeHint};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::AbortHandle;
 
 /// All connections of a server.
@@ -15,7 +16,7 @@ use tokio::task::AbortHandle;
 pub(super) struct Connections {
     most: usize,
     known: Mutex<Known>,
-    /// Somebody has ended, or become idle.
+    /// Notified when a connection ends or begins to wait for its client.
     changed: Notify,
 }
 
@@ -25,17 +26,37 @@ struct Known {
     open: BTreeMap<u64, Activity>,
 }
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Debug)]
 struct Activity {
-    /// How many of its requests are being answered.
-    requests: u32,
-    idle_since: Instant,
+    peer: IpAddr,
+    /// The number of complete requests that are being answered. With none, the connection waits
+    /// for its client: for a request, or for the rest of one.
+    answering: u32,
+    waits_since: Instant,
     task: Option<AbortHandle>,
 }
 
+impl Known {
+    /// Returns the connection to close: of those that wait for their client, the one that has waited
+    /// longest of the client with most connections.
+    fn to_close(&self) -> Option<u64> {
+        let mut by_peer: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for one in self.open.values() {
+            *by_peer.entry(one.peer).or_default() += 1;
+        }
+        let waiting = self.open.iter();
+        let waiting = waiting.filter(|(_, one)| one.answering == 0 && one.task.is_some());
+        let last = waiting.min_by_key(|(_, one)| {
+            let of_its_peer = by_peer.get(&one.peer).copied().unwrap_or_default();
+            (std::cmp::Reverse(of_its_peer), one.waits_since)
+        });
+        last.map(|(number, _)| *number)
+    }
+}
+
 impl Connections {
-    /// So many at a time.
+    /// Creates a set of at most `most` connections.
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Connections {
             most: most.max(1),
@@ -44,12 +65,12 @@ impl Connections {
         })
     }
 
-    /// Makes room for a connection that has come: at once if there are fewer than the most, else by closing the one that has been idle
-    /// longest, else when one ends or becomes idle.
-    pub(super) async fn enter(self: &Arc<Self>) -> Connection {
+    /// Makes room for a new connection of `peer`. At the maximum it closes one that waits for its
+    /// client; if none does, it waits until one ends or begins to wait.
+    pub(super) async fn enter(self: &Arc<Self>, peer: IpAddr) -> Connection {
         loop {
             let changed = self.changed.notified();
-            if let Some(number) = self.take_place() {
+            if let Some(number) = self.take_place(peer) {
                 return Connection {
                     all: Arc::clone(self),
                     number,
@@ -59,13 +80,10 @@ impl Connections {
         }
     }
 
-    fn take_place(&self) -> Option<u64> {
+    fn take_place(&self, peer: IpAddr) -> Option<u64> {
         let mut known = self.known();
         if known.open.len() >= self.most {
-            let open = known.open.iter();
-            let idle = open.filter(|(_, one)| one.requests == 0 && one.task.is_some());
-            let longest = idle.min_by_key(|(_, one)| one.idle_since);
-            let number = longest.map(|(number, _)| *number)?;
+            let number = known.to_close()?;
             if let Some(task) = known.open.remove(&number).and_then(|one| one.task) {
                 task.abort();
             }
@@ -73,12 +91,21 @@ impl Connections {
         let number = known.next;
         known.next += 1;
         let activity = Activity {
-            requests: 0,
-            idle_since: Instant::now(),
+            peer,
+            answering: 0,
+            waits_since: Instant::now(),
             task: None,
         };
         known.open.insert(number, activity);
         Some(number)
+    }
+
+    /// Sets the task that serves a connection, which is aborted when the connection is closed.
+    pub(super) fn answered_by(&self, number: u64, task: AbortHandle) {
+        if let Some(activity) = self.known().open.get_mut(&number) {
+            activity.task = Some(task);
+        }
+        self.changed.notify_waiters();
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -86,7 +113,7 @@ impl Connections {
     }
 }
 
-/// The place of a connection; given back when it is dropped.
+/// The place of a connection. Dropping it frees the place.
 #[derive(Debug)]
 pub(super) struct Connection {
     all: Arc<Connections>,
@@ -94,30 +121,23 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Which one it is, for whoever starts its task.
+    /// Returns its number, for [`Connections::answered_by`].
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// A request of it is being answered, until what this gives is dropped.
-    pub(super) fn begins(&self) -> Busy {
+    /// Returns the handle of a request whose head has arrived. The connection still waits for its
+    /// client until [`Exchange::received`] is called.
+    pub(super) fn begins(&self) -> Arc<Exchange> {
         if let Some(activity) = self.all.known().open.get_mut(&self.number) {
-            activity.requests += 1;
+            activity.waits_since = Instant::now();
         }
-        Busy {
+        Arc::new(Exchange {
             all: Arc::clone(&self.all),
             number: self.number,
-        }
-    }
-}
-
-impl Connections {
-    /// That task answers the connection of this number, and may be ended while it is idle.
-    pub(super) fn answered_by(&self, number: u64, task: AbortHandle) {
-        if let Some(activity) = self.known().open.get_mut(&number) {
-            activity.task = Some(task);
-        }
-        self.changed.notify_waiters();
+            is_received: OnceLock::new(),
+            long: OnceLock::new(),
+        })
     }
 }
 
@@ -128,32 +148,56 @@ impl Drop for Connection {
     }
 }
 
-/// A request that is being answered.
+/// A request and its answer, from the request's head until the answer has been sent.
 #[derive(Debug)]
-pub(super) struct Busy {
+pub(super) struct Exchange {
     all: Arc<Connections>,
     number: u64,
+    is_received: OnceLock<()>,
+    long: OnceLock<OwnedSemaphorePermit>,
 }
 
-impl Drop for Busy {
+impl Exchange {
+    /// Notes that the request is complete. From now on the connection is not closed for another one.
+    pub(super) fn received(&self) {
+        if self.is_received.set(()).is_ok()
+            && let Some(activity) = self.all.known().open.get_mut(&self.number)
+        {
+            activity.answering += 1;
+        }
+    }
+
+    /// Keeps a permit for an answer that takes long, until the answer has been sent.
+    pub(super) fn takes_long(&self, permit: OwnedSemaphorePermit) {
+        // A request has one answer.
+        let _ = self.long.set(permit);
+    }
+}
+
+impl Drop for Exchange {
     fn drop(&mut self) {
         if let Some(activity) = self.all.known().open.get_mut(&self.number) {
-            activity.requests -= 1;
-            activity.idle_since = Instant::now();
+            if self.is_received.get().is_some() {
+                activity.answering -= 1;
+            }
+            activity.waits_since = Instant::now();
         }
         self.all.changed.notify_waiters();
     }
 }
 
-/// The body of an answer, which is being answered until it has been sent.
+/// The body of an answer. It keeps the [`Exchange`] until it has been sent.
 pub(super) struct Answering<B> {
     body: B,
-    _busy: Busy,
+    _exchange: Arc<Exchange>,
 }
 
 impl<B> Answering<B> {
-    pub(super) fn new(body: B, busy: Busy) -> Self {
-        Answering { body, _busy: busy }
+    pub(super) fn new(body: B, exchange: Arc<Exchange>) -> Self {
+        Answering {
+            body,
+            _exchange: exchange,
+        }
     }
 }
 
@@ -180,24 +224,36 @@ impl<B: Body + Unpin> Body for Answering<B> {
 #[cfg(test)]
 mod tests {
     use std::future::Future;
+    use std::net::Ipv4Addr;
     use std::task::Waker;
 
     use super::*;
 
-    /// A connection with a task that only ends when it is ended.
-    async fn connect(all: &Arc<Connections>) -> (tokio::task::JoinHandle<()>, Busy) {
-        let connection = all.enter().await;
-        let (number, busy) = (connection.number(), connection.begins());
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    type Task = tokio::task::JoinHandle<()>;
+
+    /// A connection with a task that only ends when it is aborted, and the request that it has begun.
+    async fn connect_from(all: &Arc<Connections>, peer: IpAddr) -> (Task, Arc<Exchange>) {
+        let connection = all.enter(peer).await;
+        let (number, exchange) = (connection.number(), connection.begins());
         let task = tokio::spawn(async move {
             let _connection = connection;
             std::future::pending::<()>().await;
         });
         all.answered_by(number, task.abort_handle());
-        (task, busy)
+        (task, exchange)
+    }
+
+    /// The same, with a complete request.
+    async fn connect(all: &Arc<Connections>) -> (Task, Arc<Exchange>) {
+        let (task, exchange) = connect_from(all, PEER).await;
+        exchange.received();
+        (task, exchange)
     }
 
     #[tokio::test]
-    async fn the_longest_idle_one_gives_way_and_no_busy_one() {
+    async fn the_longest_idle_one_gives_way_and_none_that_is_being_answered() {
         let all = Connections::new(3);
         let (first, first_busy) = connect(&all).await;
         let (second, second_busy) = connect(&all).await;
@@ -212,14 +268,36 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_all_are_busy_a_new_one_waits_until_one_is_not() {
+    async fn where_all_are_being_answered_a_new_one_waits_until_one_is_not() {
         let all = Connections::new(1);
         let (first, busy) = connect(&all).await;
-        let mut waiting = Box::pin(all.enter());
+        let mut waiting = Box::pin(all.enter(PEER));
         let mut context = Context::from_waker(Waker::noop());
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         drop(busy);
         waiting.await;
         assert!(first.await.unwrap_err().is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_still_coming_keeps_no_connection() {
+        let all = Connections::new(2);
+        let (slow, _coming) = connect_from(&all, PEER).await;
+        let (answered, _busy) = connect(&all).await;
+        let (_third, _third_busy) = connect(&all).await;
+        assert!(slow.await.unwrap_err().is_cancelled());
+        assert!(!answered.is_finished());
+    }
+
+    #[tokio::test]
+    async fn the_client_with_most_connections_gives_way_first() {
+        let all = Connections::new(3);
+        let other = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7));
+        let (alone, _one) = connect_from(&all, other).await;
+        let (first, _two) = connect_from(&all, PEER).await;
+        let (second, _three) = connect_from(&all, PEER).await;
+        let (_third, _four) = connect_from(&all, PEER).await;
+        assert!(first.await.unwrap_err().is_cancelled());
+        assert!(!alone.is_finished() && !second.is_finished());
     }
 }

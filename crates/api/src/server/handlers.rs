@@ -311,13 +311,10 @@ pub(super) fn asked<T>(query: Asked<T>) -> Result<T, Misread> {
 }
 
 pub(super) fn read<T: DeserializeOwned>(body: Received) -> Result<T, Misread> {
+    // It has been read as a whole by now; see `bounds::receive`.
     let bytes = body.map_err(|wrong| {
-        let status = wrong.status();
-        let what = match status {
-            StatusCode::PAYLOAD_TOO_LARGE => "the body is too large".to_string(),
-            _ => format!("the body can't be read: {}", shortened(&wrong.body_text())),
-        };
-        Misread(status, Error::new(ErrorCode::BadRequest, what))
+        let what = format!("the body can't be read: {}", shortened(&wrong.body_text()));
+        Misread(wrong.status(), Error::new(ErrorCode::BadRequest, what))
     })?;
     serde_json::from_slice(&bytes)
         .map_err(|wrong| Misread::because(&format!("the body is not what is expected: {wrong}")))
@@ -364,9 +361,7 @@ fn elsewhere(location: &str) -> String {
 pub(super) fn not_here(unanswered: Unanswered, asked: &Uri) -> Response {
     let base = match unanswered {
         Unanswered::Failed(error) => return failed(&error),
-        Unanswered::NotYet(error) => {
-            return ([(RETRY_AFTER, SOON)], failed(&error)).into_response();
-        }
+        Unanswered::NotYet(error) => return retry_soon(&error),
         Unanswered::Elsewhere { base } => base,
     };
     let path = asked.path_and_query().map_or("/", |path| path.as_str());
@@ -386,6 +381,11 @@ pub(super) fn not_here(unanswered: Unanswered, asked: &Uri) -> Response {
             .hint("please report this"),
         ),
     }
+}
+
+/// The answer that says that nothing was done, and that the client may ask again.
+pub(super) fn retry_soon(error: &Error) -> Response {
+    ([(RETRY_AFTER, SOON)], failed(error)).into_response()
 }
 
 /// The answer that says what failed, with the status that belongs to its code.

@@ -17,6 +17,7 @@ use crate::routes::{DOCUMENT_PATH, Operation, ROUTES, Verb};
 
 /// All routes, with who may ask and how much before them.
 pub(super) fn router(cluster: Arc<dyn Cluster>, config: &ServerConfig) -> Router {
+    let all_bounds = Arc::new(bounds::Bounds::of(&config.limits));
     let mut router = Router::new();
     for route in ROUTES {
         router = router.route(route.path, method(route.verb, route.operation));
@@ -25,14 +26,13 @@ pub(super) fn router(cluster: Arc<dyn Cluster>, config: &ServerConfig) -> Router
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .with_state(Shared(cluster))
-        .layer(DefaultBodyLimit::max(config.most_body_bytes))
+        // `receive` has the bound.
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(Arc::clone(&all_bounds), bounds::in_time))
+        .layer(from_fn_with_state(all_bounds, bounds::receive))
         .layer(from_fn_with_state(
             Arc::new(guard::Guard::of(config)),
             guard::check,
-        ))
-        .layer(from_fn_with_state(
-            Arc::new(config.patience),
-            bounds::in_time,
         ))
 }
 

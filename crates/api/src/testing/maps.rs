@@ -73,7 +73,7 @@ impl Maps for PretendedCluster {
         }))
     }
 
-    /// All that there is, as if it had just come, and no more.
+    /// All that there is, as if it had just come, and no more unless changes are to stay.
     fn map_changes<'a>(&'a self, map: &'a str, _: MapQuery) -> Pending<'a, MapStream> {
         now(known(map).map(|()| {
             let entries = self.entries();
@@ -81,6 +81,9 @@ impl Maps for PretendedCluster {
             for entry in entries {
                 // There is room for it.
                 let _ = sender.try_send(Ok(MapEvent::Added(entry)));
+            }
+            if self.state().changes_stay {
+                tokio::spawn(async move { sender.closed().await });
             }
             receiver
         }))

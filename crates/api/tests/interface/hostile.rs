@@ -9,7 +9,7 @@ use ardea_core::ErrorCode;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::served::{Answer, loopback, serve, serve_word_count};
@@ -143,7 +143,7 @@ async fn what_is_asked_wrongly_is_told_in_words_of_the_interface_and_with_a_hint
 #[tokio::test]
 async fn what_is_too_large_is_refused_and_the_rest_goes_on() {
     let mut config = loopback();
-    config.most_body_bytes = 1000;
+    config.limits.body_bytes = 1000;
     let served = serve(config).await;
     let body = format!("\"{}\"", "x".repeat(2000));
     let answer = served.ask("POST", "/v1/jobs", "", &body).await;
@@ -164,7 +164,7 @@ async fn what_is_too_large_is_refused_and_the_rest_goes_on() {
 #[tokio::test]
 async fn whoever_is_silent_keeps_nobody_out_and_is_given_up() {
     let mut config = loopback();
-    config.patience = Duration::from_millis(50);
+    config.limits.client_timeout = Duration::from_millis(50);
     let served = serve(config).await;
     let mut streams = Vec::new();
     for begin in [
@@ -178,7 +178,6 @@ async fn whoever_is_silent_keeps_nobody_out_and_is_given_up() {
     }
     assert!(served.client(None).list().await.unwrap().is_empty());
     for mut stream in streams {
-        use tokio::io::AsyncReadExt;
         let mut answer = Vec::new();
         let read = stream.read_to_end(&mut answer);
         let _ = tokio::time::timeout(crate::served::PATIENCE, read)
@@ -220,7 +219,7 @@ fn no_bytes_bring_the_server_down() {
 #[tokio::test]
 async fn idle_connections_give_way_to_whoever_asks() {
     let mut config = loopback();
-    config.most_connections = 3;
+    config.limits.connections = 3;
     let served = serve(config).await;
     let mut idle = Vec::new();
     for _ in 0..3 {
@@ -234,6 +233,99 @@ async fn idle_connections_give_way_to_whoever_asks() {
     for _ in 0..5 {
         served.client(None).about().await.unwrap();
     }
+}
+
+/// A request of which the body stops after its first byte.
+fn stalled(path: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100\r\n\r\n{{")
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_given_up_whatever_it_asks_for() {
+    let mut config = loopback();
+    config.limits.client_timeout = Duration::from_millis(50);
+    let served = serve(config).await;
+    for action in ["savepoint", "snapshots/check", "upgrade", "recover"] {
+        let request = stalled(&format!("/v1/jobs/word-count/{action}"));
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let read = stream.read_to_end(&mut answer);
+        let read = tokio::time::timeout(crate::served::PATIENCE, read).await;
+        read.expect("it hangs up").unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{action}: {answer}");
+        assert!(answer.contains("cluster.api_timeout"), "{action}: {answer}");
+    }
+    assert!(served.cluster.commands().is_empty());
+}
+
+#[tokio::test]
+async fn slow_bodies_of_long_actions_give_way_to_others() {
+    let mut config = loopback();
+    config.limits.connections = 4;
+    let served = serve(config).await;
+    let mut slow = Vec::new();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        let request = stalled("/v1/jobs/word-count/savepoint");
+        // It may have given way to the next one already.
+        let _ = stream.write_all(request.as_bytes()).await;
+        slow.push(stream);
+        served.client(None).about().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn followed_lines_take_at_most_half_of_the_connections() {
+    let mut config = loopback();
+    config.limits.connections = 4;
+    let served = serve(config).await;
+    served.cluster.let_changes_stay();
+    let follow = "GET /v1/maps/berths/changes HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";
+    let mut followers = Vec::new();
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        stream.write_all(follow.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        let read = stream.read_exact(&mut status);
+        let read = tokio::time::timeout(crate::served::PATIENCE, read).await;
+        read.expect("it answers").unwrap();
+        statuses.push(String::from_utf8_lossy(&status[9..]).into_owned());
+        followers.push(stream);
+    }
+    assert_eq!(statuses, ["200", "200", "503"]);
+    served.client(None).about().await.unwrap();
+    // A follower that leaves makes room for the next one.
+    drop(followers);
+    let deadline = std::time::Instant::now() + crate::served::PATIENCE;
+    loop {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        stream.write_all(follow.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.unwrap();
+        if &status[9..] == b"200" {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "no room");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_taken_in_ends_its_connection() {
+    let mut config = loopback();
+    config.limits.client_timeout = Duration::from_millis(100);
+    config.limits.connections = 2;
+    let served = serve(config).await;
+    let stream = TcpStream::connect(served.address).await.unwrap();
+    // Many answers are asked for, and none is read.
+    let (_unread, mut asking) = stream.into_split();
+    let request = "GET /v1/openapi.json HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".repeat(64);
+    let asked = async { while asking.write_all(request.as_bytes()).await.is_ok() {} };
+    let ended = tokio::time::timeout(crate::served::PATIENCE, asked).await;
+    ended.expect("the server hangs up");
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::{Security, THREADS_STAY};
 use ardea_host::{Host, HostSetup};
 use ardea_master::{Jobs, Standing};
+use ardea_output::Role;
 use ardea_packages::Cache;
 use ardea_scheduler::CachedPrograms;
 use ardea_state_manager::layout::JobLayout;
@@ -82,6 +83,7 @@ fn until_told_to_end(
     // What people ask and containers need must not keep leases from being renewed: those have threads of their own.
     let masters = threads("ardea-master")?;
     let runtime = threads("ardea-host")?;
+    ardea_output::attend(Role::Rotates)?;
     let ended = runtime.block_on(run(
         start,
         cluster,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ardea_api::ClusterSettings;
+use ardea_core::settings::format_duration;
 use ardea_core::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,7 @@ pub struct HostStart {
 impl HostStart {
     /// A host of that cluster, whose interface gets any free port unless one is wanted.
     pub fn of(name: impl Into<String>, cluster: &ClusterSettings, port: u16) -> Self {
+        let (interface, time) = (&cluster.interface, format_duration);
         let mut settings = vec![
             format!("cluster.name={}", cluster.name),
             format!("cluster.state={}", cluster.state),
@@ -45,6 +47,14 @@ impl HostStart {
             format!("slurm.folder={}", cluster.slurm_folder.display()),
             format!("cluster.vertex_instances={}", cluster.instances.of_vertex),
             format!("cluster.job_instances={}", cluster.instances.of_job),
+            format!("cluster.api_connections={}", interface.connections),
+            format!("cluster.api_head_size={}B", interface.head_bytes),
+            format!("cluster.api_body_size={}B", interface.body_bytes),
+            format!("cluster.api_timeout={}", time(interface.client_timeout)),
+            format!("cluster.log_size={}B", cluster.output.file_bytes),
+            format!("cluster.log_files={}", cluster.output.files),
+            format!("cluster.log_kept_for={}", time(cluster.output_kept_for)),
+            format!("cluster.log_kept_size={}B", cluster.output_kept_bytes),
         ];
         // One that nobody chose stays so: the host takes another if it is taken.
         if port != cluster.port || cluster.is_port_chosen {
@@ -128,6 +138,14 @@ mod tests {
             "cluster.snapshot_memory=3MiB",
             "cluster.map_memory=5MiB",
             "cluster.snapshot_backups=2",
+            "cluster.api_connections=17",
+            "cluster.api_head_size=9KiB",
+            "cluster.api_body_size=3MiB",
+            "cluster.api_timeout=1500ms",
+            "cluster.log_size=65KiB",
+            "cluster.log_files=7",
+            "cluster.log_kept_for=90s",
+            "cluster.log_kept_size=3MiB",
         ];
         let cluster = read(&chosen.map(String::from));
         let host = read(&HostStart::of("quay", &cluster, cluster.port).settings);

@@ -1,6 +1,6 @@
 //! Starts and stops hosts of this machine: processes that outlive whoever started them.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use ardea_api::{ClusterSettings, Fault};
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_output::{OUTPUT_VARIABLE, OutputFiles, OutputStart, Wanted};
 use ardea_scheduler::{KEEPS_MEMORY, UNATTENDED};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::host_start::{HOST_START_VARIABLE, HostStart};
+use super::old_logs;
 use super::run_files::RunFile;
 
 /// How long a host may take to be there, and to be gone.
@@ -226,7 +228,6 @@ impl Launcher {
 
     fn spawn(&self, mut start: HostStart) -> Result<Launched> {
         let folder = self.cluster.directory.join("logs");
-        let log = folder.join(format!("{}.log", start.name));
         let name = start.name.clone();
         let cannot = |code: ErrorCode, error: std::io::Error| {
             Error::new(code, format!("cannot start host {name:?}")).because(error)
@@ -236,12 +237,19 @@ impl Launcher {
             error.hint("check cluster.directory and its permissions")
         };
         fs::create_dir_all(&folder).map_err(failed)?;
-        let out = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&log)
-            .map_err(failed)?;
-        let written = out.metadata().map_err(failed)?.len();
+        let running = self.running();
+        let is_running =
+            |host: &str| host == start.name || running.iter().any(|other| other.name == host);
+        let (time, bytes) = (self.cluster.output_kept_for, self.cluster.output_kept_bytes);
+        old_logs::sweep(&folder, is_running, time, bytes);
+        let log = OutputFiles::new(&folder, format!("{}.log", start.name));
+        let out = log.open(&self.cluster.output).map_err(failed)?;
+        let (_, written) = log.kept().map_err(failed)?;
+        let output = OutputStart {
+            stdout: log.path(),
+            stderr: log.path(),
+            bounds: self.cluster.output,
+        };
         // Nothing is left of it, whoever dies.
         let failure = tempfile::tempfile_in(&folder).map_err(failed)?;
         start.tells_failure = true;
@@ -255,6 +263,7 @@ impl Launcher {
             .arg("ardea-host")
             .arg(own_program())
             .env(HOST_START_VARIABLE, told)
+            .env(OUTPUT_VARIABLE, output.to_variable()?)
             // A group of its own and no session, as containers have it (`scheduler/src/runner/gate.rs`).
             .process_group(0)
             .stdin(failure.try_clone().map_err(failed)?)
@@ -303,8 +312,8 @@ impl Launcher {
 struct Launched {
     child: Child,
     start: HostStart,
-    log: PathBuf,
-    /// How long its log was before.
+    log: OutputFiles,
+    /// The position in its log at which it begins.
     written: u64,
     /// Its standard input, into which it writes why it does not come up.
     failure: File,
@@ -313,16 +322,9 @@ struct Launched {
 impl Launched {
     /// The last thing that it said.
     fn said(&self) -> String {
-        use std::io::{Read, SeekFrom};
-        let mut text = String::new();
-        let read = File::open(&self.log).and_then(|mut file| {
-            file.seek(SeekFrom::Start(self.written))?;
-            file.take(64 << 10).read_to_string(&mut text)
-        });
-        match read {
-            Ok(_) => text.trim().to_string(),
-            Err(_) => String::new(),
-        }
+        let read = self.log.read(Wanted::From(self.written), 64 << 10);
+        let bytes = read.map(|piece| piece.bytes).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).trim().to_string()
     }
 
     /// Why it does not come up, if it could tell.
@@ -335,7 +337,7 @@ impl Launched {
     /// Why it did not come up, with the code of the error that it ended with: who has to act is whoever had to there. `room` is what keeps
     /// it from saying anything.
     fn failed(&mut self, said: &str, room: Option<std::io::Error>) -> Error {
-        let log = format!("its log is {}", self.log.display());
+        let log = format!("its log is {}", self.log.path().display());
         let what = format!("host {:?} did not come up", self.start.name);
         if let Some(error) = self.told() {
             let hint = error.what_next();

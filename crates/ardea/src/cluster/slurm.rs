@@ -7,7 +7,9 @@ use ardea_api::ClusterSettings;
 use ardea_control::ProgramRef;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_packages::{Cache, CacheConfig, PackageStores, StoreOptions};
-use ardea_scheduler::{CachedPrograms, Pending, Programs, Slurm, SlurmConfig, Unpacked};
+use ardea_scheduler::{
+    CachedPrograms, KeptBounds, Pending, Programs, Slurm, SlurmConfig, Unpacked,
+};
 use tokio::sync::OnceCell;
 
 use super::packages::cache_config;
@@ -32,7 +34,15 @@ pub(super) fn slurm(
         options: options.clone(),
         opened: OnceCell::new(),
     };
-    Slurm::new(SlurmConfig::new(folder), Arc::new(programs))
+    let config = SlurmConfig {
+        output: cluster.output,
+        kept: KeptBounds {
+            time: cluster.output_kept_for,
+            bytes: cluster.output_kept_bytes,
+        },
+        ..SlurmConfig::new(folder)
+    };
+    Slurm::new(config, Arc::new(programs))
 }
 
 /// Programs in a folder that all nodes see, opened when the first is wanted: few clusters have a Slurm.

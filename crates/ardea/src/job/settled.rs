@@ -130,7 +130,7 @@ pub(super) fn failing(job: &str, problem: &ProblemView) -> Error {
 fn impossible(job: &str, reason: Option<String>) -> Error {
     let what = format!("the cluster has job {job:?}, and can't run it");
     for_reason(Error::new(ErrorCode::ResourcesImpossible, what), reason).hint(format!(
-        "if something of a snapshot or savepoint can't be read, restore it: then it begins by itself; else kill it (ardea kill {job}), and submit it again when that is mended, or with less if there is no room"
+        "if something of a snapshot or savepoint can't be read, restore it: then it begins by itself; else kill it (ardea kill {job}), and submit it again from its newest savepoint (recovery.from) when that is mended, or with less if there is no room"
     ))
 }
 
@@ -166,6 +166,7 @@ mod tests {
             instance_count: 1,
             version: "0".into(),
             restarting_count: 0,
+            leader_changes: false,
             last_problem: problem.map(|(instance, count)| ProblemView {
                 instance: instance.into(),
                 count,

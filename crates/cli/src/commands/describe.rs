@@ -135,7 +135,7 @@ fn text(job: &JobDescription, is_verbose: bool) -> String {
         vec![
             format!("  {}", container.id),
             container.state.as_str().to_string(),
-            container.host.clone().unwrap_or_default(),
+            host_of(container),
             container.process.clone().unwrap_or_default(),
             container.heard_ms.map(since).unwrap_or_default(),
             container.restarts.to_string(),
@@ -152,7 +152,29 @@ fn text(job: &JobDescription, is_verbose: bool) -> String {
         "instances",
     ];
     text += &table(&headings, &containers.collect::<Vec<_>>());
+    text += &left_out(&job.containers);
     text + &problems(&job.problems) + &notes(&job.notes, is_verbose)
+}
+
+/// The host of a container: by the name that `drain` takes, else by the address of its machine.
+fn host_of(container: &ContainerView) -> String {
+    let host = container.host_name.clone();
+    host.or_else(|| container.host.clone()).unwrap_or_default()
+}
+
+/// The output of containers that is not kept any more.
+fn left_out(containers: &[ContainerView]) -> String {
+    let long = containers
+        .iter()
+        .filter(|one| one.output_left_out_bytes > 0);
+    let lines = long.map(|one| {
+        format!(
+            "  container {}: {} of its output are not kept (cluster.log_size, cluster.log_files)\n",
+            one.id,
+            readable_bytes(one.output_left_out_bytes)
+        )
+    });
+    lines.collect()
 }
 
 /// The instances of a container, with their processes where they have one of their own.

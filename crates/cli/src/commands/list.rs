@@ -95,7 +95,7 @@ pub fn jobs_table(jobs: &[JobSummary], with_submissions: bool) -> String {
                 job.phase.as_str().to_string(),
                 since(job.since_ms),
                 job.container_count.to_string(),
-                job.worker_count.to_string(),
+                up(job),
                 job.instance_count.to_string(),
                 problems(job),
             ];
@@ -112,6 +112,14 @@ pub fn jobs_table(jobs: &[JobSummary], with_submissions: bool) -> String {
         }
     }
     text
+}
+
+/// The number of containers that are up. While the leader changes it is not known.
+fn up(job: &JobSummary) -> String {
+    match job.leader_changes {
+        true => "–".to_string(),
+        false => job.worker_count.to_string(),
+    }
 }
 
 /// What is wrong with a job, in a line; nothing if nothing is known. Why it does what it does stands below the table.
@@ -186,6 +194,7 @@ mod tests {
             instance_count: 3,
             version: "0".into(),
             restarting_count: 2,
+            leader_changes: false,
             last_problem: Some(ProblemView {
                 instance: "lines#0".into(),
                 count: 7,

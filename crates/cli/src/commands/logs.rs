@@ -155,6 +155,7 @@ fn shown(line: &LogLine, is_one_file: bool) -> String {
         source,
         text,
         continues,
+        ..
     } = line;
     match (is_one_file, continues) {
         (true, false) => format!("{text}\n"),
@@ -179,6 +180,7 @@ mod tests {
             source: LogSource::Stdout,
             text: text.into(),
             continues,
+            left_out_bytes: None,
         };
         let pieces = [line("abc", true), line("def", false)];
         let all = |is_one_file| pieces.iter().map(|line| shown(line, is_one_file)).collect();

@@ -189,7 +189,7 @@ fn seconds(seconds: f64) -> String {
 fn of_container(top: &ContainerTop) -> Vec<String> {
     vec![
         top.container.to_string(),
-        top.host.clone().unwrap_or_default(),
+        (top.host_name.clone().or_else(|| top.host.clone())).unwrap_or_default(),
         figure(top.cpu_cores, |cores| format!("{cores:.2}")),
         top.memory_bytes.map_or("–".into(), readable_bytes),
         top.restarts.to_string(),

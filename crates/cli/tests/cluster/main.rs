@@ -32,6 +32,7 @@ mod hostile;
 mod life;
 mod maps;
 mod measured;
+mod output;
 mod slurm;
 mod starts;
 mod submits;
@@ -43,6 +44,14 @@ mod upgrades;
 use suite::Test;
 
 const TESTS: &[Test] = &[
+    Test {
+        name: "what_a_container_prints_is_bounded_and_what_is_left_out_is_told",
+        run: output::what_a_container_prints_is_bounded_and_what_is_left_out_is_told,
+    },
+    Test {
+        name: "a_container_bounds_its_output_while_no_host_is_up_and_so_is_what_it_leaves",
+        run: output::a_container_bounds_its_output_while_no_host_is_up_and_so_is_what_it_leaves,
+    },
     #[cfg(feature = "s3")]
     Test {
         name: "a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away",

@@ -122,6 +122,9 @@ fn kept(view: &JobView, archives: &Archives) -> Result<Kept, Error> {
         snapshots: epochs.map_or_else(Vec::new, |epochs| epochs.snapshots.clone()),
         committed: epochs.and_then(|epochs| epochs.committed),
         held: None,
-        state: described::summary(view).phase.as_str().to_string(),
+        state: match described::leader_changes(view) {
+            true => "its leader is changing".to_string(),
+            false => described::summary(view).phase.as_str().to_string(),
+        },
     })
 }

@@ -199,6 +199,7 @@ impl JobContainers {
         ours.map(|(_, life)| RunningContainer {
             worker: life.worker,
             host: "this machine".to_string(),
+            host_name: None,
             process: "a task".to_string(),
         })
         .collect()

@@ -151,11 +151,16 @@ impl Board {
         event: ContainerEvent,
     ) -> (Option<ContainerEvent>, Option<Stale>) {
         match &event {
-            ContainerEvent::Started(RunningContainer { worker, .. }) => {
+            ContainerEvent::Started(running) => {
+                let worker = &running.worker;
                 let stale = self.found(host, *worker);
                 let news = self.places.get_mut(&worker.container).is_some_and(|place| {
                     let is_it = place.incarnation == worker.incarnation;
                     is_it && !std::mem::replace(&mut place.start_told, true)
+                });
+                let event = ContainerEvent::Started(RunningContainer {
+                    host_name: Some(host.to_string()),
+                    ..running.clone()
                 });
                 (news.then_some(event), stale)
             }
@@ -218,6 +223,7 @@ mod tests {
         ContainerEvent::Started(RunningContainer {
             worker: worker(container, incarnation),
             host: "somewhere".to_string(),
+            host_name: None,
             process: "pid 1".to_string(),
         })
     }
@@ -243,6 +249,15 @@ mod tests {
         let mut board = Board::default();
         assert_eq!(board.on("b", started(1, 9)).1, None);
         assert_eq!(board.on("a", started(1, 5)), (None, Some(stale)));
+    }
+
+    #[test]
+    fn a_start_tells_the_name_of_its_host() {
+        let (event, _) = Board::default().on("a", started(1, 5));
+        let Some(ContainerEvent::Started(running)) = event else {
+            panic!("{event:?}");
+        };
+        assert_eq!(running.host_name.as_deref(), Some("a"));
     }
 
     #[test]

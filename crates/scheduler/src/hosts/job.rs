@@ -266,11 +266,12 @@ impl Scheduler for HostsJob {
         Box::pin(async {
             let (answers, _) = self.shared.ask_all(|_| Question::Containers).await;
             let mut latest = BTreeMap::new();
-            for (_, answer) in answers {
+            for (host, answer) in answers {
                 let Answer::Containers(running) = answer else {
                     continue;
                 };
-                for running in running {
+                for mut running in running {
+                    running.host_name = Some(host.clone());
                     let known = latest.entry(running.worker.container);
                     let known = known.or_insert_with(|| running.clone());
                     if running.worker > known.worker {

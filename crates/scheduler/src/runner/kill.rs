@@ -1,14 +1,12 @@
 //! The end of a job on this machine.
 
-use std::time::Duration;
-
 use ardea_control::{JobRef, Order};
 use ardea_core::{ErrorCode, Result};
 
 use super::folders::JobFolder;
 use super::job::{RunnerJob, superseded};
 use super::leftovers;
-use super::records::{self, Found, JobFile, cannot};
+use super::records::{self, cannot};
 use super::recover::Locked;
 use super::{Runner, blocking, now_ms};
 
@@ -79,27 +77,5 @@ impl Runner {
         };
         let (job, _events) = self.job(file.launch).await?;
         job.kill(file.newest).await
-    }
-
-    /// Removes what is left of a job that was killed long ago.
-    pub(super) async fn forget_if_old(&self, folder: &JobFolder) -> Result<()> {
-        let (runner, folder) = (self.clone(), folder.clone());
-        let keep = self.config().keep_logs;
-        blocking(move || {
-            let killed_at = match records::look::<JobFile>(&folder.job_path())? {
-                Found::Whole(file) => file.killed_at,
-                // Nothing that runs, or should, keeps what is left of a job whose record is damaged.
-                Found::Damaged(_) if runner.wanted(&folder)?.is_empty() => {
-                    records::changed_ms(&folder.job_path())
-                }
-                _ => None,
-            };
-            let age = killed_at.map(|at| Duration::from_millis(now_ms().saturating_sub(at)));
-            match age.is_some_and(|age| age >= keep) {
-                true => records::remove(folder.path()),
-                false => Ok(()),
-            }
-        })
-        .await
     }
 }

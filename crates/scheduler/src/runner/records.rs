@@ -43,7 +43,7 @@ pub(crate) struct RunFile {
     pub(crate) asked: Order,
     /// Its process.
     pub(crate) process: ProcessMark,
-    /// How long `stderr.log` was before.
+    /// The position in its standard error at which it begins.
     pub(crate) stderr_from: u64,
     /// Its control group, if it has one.
     pub(crate) cgroup: Option<PathBuf>,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ardea_control::{ContainerRequest, Order, WORKER_START_VARIABLE};
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_output::OUTPUT_VARIABLE;
 use ardea_packing::ContainerId;
 
 use super::folders::ContainerFolder;
@@ -16,7 +17,7 @@ use super::process::ProcessHandle;
 use super::records::{self, RunFile, cannot};
 use super::recover::{Locked, group_name};
 use super::{blocking, ending, limits, now_ms, output, watch};
-use crate::{ContainerEvent, Unpacked};
+use crate::{ContainerEvent, LogFile, Unpacked};
 
 /// How long a process that the kernel was told to end is waited for: longer it only takes if its disk does not answer.
 const FOR_KERNEL: Duration = Duration::from_secs(10);
@@ -190,9 +191,9 @@ impl RunnerJob {
         let folder = self.folder.container(request.id);
         let work = folder.work();
         furnish(&work, package.folder())?;
-        let open = |name| output::open(folder.path(), name, config.log_bytes, config.log_files);
-        let (stdout, stderr) = (open("stdout.log")?, open("stderr.log")?);
-        let stderr_from = stderr.metadata().map_or(0, |metadata| metadata.len());
+        let open = |file| output::open(folder.path(), file, &config.output);
+        let (stdout, _) = open(LogFile::Stdout)?;
+        let (stderr, stderr_from) = open(LogFile::Stderr)?;
         let start = Start {
             executable: &executable,
             arguments: &program.arguments,
@@ -251,6 +252,8 @@ impl RunnerJob {
         environment.push((WORKER_START_VARIABLE.to_string(), start));
         let mark = leftovers::mark(folder.path(), incarnation);
         environment.push((MARK_VARIABLE.to_string(), mark));
+        let output = output::start(folder.path(), self.runner.0.config.output);
+        environment.push((OUTPUT_VARIABLE.to_string(), output.to_variable()?));
         Ok(environment)
     }
 

@@ -94,7 +94,7 @@ pub(super) fn exited(
     run: &RunFile,
     end: &EndFile,
 ) -> ContainerEvent {
-    let mut last_words = output::last_words(&folder.path().join("stderr.log"), run.stderr_from);
+    let mut last_words = output::last_words(folder.path(), run.stderr_from);
     last_words.extend(end.remark.clone());
     ContainerEvent::Exited {
         worker: WorkerId {
@@ -125,6 +125,7 @@ pub(super) fn running(host: &str, container: ContainerId, run: &RunFile) -> Runn
             incarnation: run.incarnation,
         },
         host: host.to_string(),
+        host_name: None,
         process: format!("pid {}", run.process.pid()),
     }
 }

@@ -25,9 +25,20 @@ ended() {
     put end.json "{\"incarnation\":$1,\"how\":$how,\"remark\":null}"
 }
 
-# put_aside NAME: begins a file of output anew when it is long.
-put_aside() {
-    [ "$(wc -c <"$folder/$1" 2>/dev/null || echo 0)" -le 67108864 ] || mv -f "$folder/$1" "$folder/$1.1"
+# size NAME: the size of a file of FOLDER; 0 if there is none.
+size() {
+    found=$(wc -c 2>/dev/null <"$folder/$1")
+    echo "$((${found:-0}))"
+}
+
+# position NAME: the number of bytes that were written to an output before, over all lives. NAME.at has where one of its files
+# begins: the file's inode and a position; it may be that of the file before.
+position() {
+    inode=0
+    at=0
+    [ ! -r "$folder/$1.at" ] || read -r inode at <"$folder/$1.at"
+    [ "$inode" = "$(stat -c %i "$folder/$1" 2>/dev/null)" ] || at=$((at + $(size "$1.1")))
+    echo "$((at + $(size "$1")))"
 }
 
 # sweep LIFE: ends what a life has left behind.
@@ -49,14 +60,13 @@ life() {
     [ "$life" -gt "$last" ] || life=$((last + 1))
     address=$(scontrol show node -o "$SLURMD_NODENAME" 2>/dev/null | tr ' ' '\n' | sed -n 's/^NodeAddr=//p')
     : "${address:=$(hostname)}"
-    put_aside stdout.log
-    put_aside stderr.log
-    : >>"$folder/stderr.log"
-    from=$(wc -c <"$folder/stderr.log")
+    from=$(position stderr.log)
     put life.json "{\"incarnation\":$life,\"host\":\"$address\",\"node\":\"$SLURMD_NODENAME\",\"step\":\"$SLURM_JOB_ID.$SLURM_STEP_ID\",\"stderr_from\":$((from))}"
     . "$folder/../environment.sh"
     ARDEA_WORKER=$(sed -e "s/@INCARNATION@/$life/" -e "s/@HOST@/$address/" "$folder/start.json")
-    export ARDEA_WORKER
+    # The program keeps its own output within these bounds.
+    ARDEA_OUTPUT=$(cat "$folder/output.json")
+    export ARDEA_WORKER ARDEA_OUTPUT
     cd "$folder/work" || exit 125
     ARDEA_CONTAINER="$folder#$life;" "$@" >>"$folder/stdout.log" 2>>"$folder/stderr.log" </dev/null
     code=$?

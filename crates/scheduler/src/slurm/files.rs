@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use ardea_control::{ContainerRequest, Order, WorkerId};
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_output::OutputBounds;
 use ardea_packing::ContainerId;
 use serde::{Deserialize, Serialize};
 
 use crate::runner::folders::{ContainerFolder, JobFolder};
+use crate::runner::output;
 use crate::runner::records::{self, EndFile, cannot};
 use crate::{KEEPS_MEMORY, LaunchPlan, RunningContainer};
 
@@ -28,7 +30,7 @@ pub(super) struct Life {
     pub(super) node: String,
     /// Its step: `17.3`.
     pub(super) step: String,
-    /// How long `stderr.log` was before.
+    /// The position in its standard error at which it begins.
     pub(super) stderr_from: u64,
 }
 
@@ -38,6 +40,7 @@ impl Life {
         RunningContainer {
             worker: self.worker(container),
             host: self.host.clone(),
+            host_name: None,
             process: format!("step {} on {}", self.step, self.node),
         }
     }
@@ -110,12 +113,15 @@ pub(super) fn prepare(
     request: &ContainerRequest,
     package: &Path,
     executable: &Path,
+    bounds: &OutputBounds,
 ) -> Result<Vec<String>> {
     let folder = job.container(request.id);
     let script = job.path().join("container.sh");
     put(&script, SCRIPT)?;
     put(&job.path().join("environment.sh"), &environment(launch)?)?;
     put(&folder.path().join("start.json"), &start(launch, request)?)?;
+    let output = output::start(folder.path(), *bounds).to_variable()?;
+    put(&folder.path().join("output.json"), &output)?;
     crate::runner::furnish(&folder.work(), package)?;
     records::remove(&folder.path().join("stop"))?;
     let text = |path: &Path| {

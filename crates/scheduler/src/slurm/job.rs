@@ -15,6 +15,7 @@ use super::files::{self, Restart};
 use super::watch::Watch;
 use super::{SLURM_OPTIONS, Slurm};
 use crate::runner::folders::JobFolder;
+use crate::runner::forget::forget;
 use crate::runner::records::{self, JobFile};
 use crate::runner::{blocking, now_ms, output, superseded};
 use crate::{
@@ -176,10 +177,17 @@ impl Place {
             .map_err(failed)?;
         let executable = package.executable(program).map_err(failed)?;
         let (job, launch) = (self.folder.clone(), self.launch.clone());
-        let wanted = request.clone();
+        let (wanted, bounds) = (request.clone(), self.slurm.config.output);
         let prepared = blocking(move || {
             drop(job.container(wanted.id).lock()?);
-            files::prepare(&job, &launch, &wanted, package.folder(), &executable)
+            files::prepare(
+                &job,
+                &launch,
+                &wanted,
+                package.folder(),
+                &executable,
+                &bounds,
+            )
         });
         let script = prepared.await.map_err(failed)?;
         let folder = self.folder.container(id);
@@ -267,7 +275,22 @@ impl Place {
             }
             Ok(())
         })
-        .await
+        .await?;
+        self.forget().await;
+        Ok(())
+    }
+
+    /// Removes what is kept of jobs that were killed, beyond the bounds. Several hosts may do so at the same time.
+    pub(super) async fn forget(&self) {
+        let config = Arc::clone(&self.slurm.config);
+        // What can't be removed now may be the next time.
+        let _ = blocking(move || {
+            forget(&config.folder, &config.kept, |job| {
+                let file = job.job().ok().flatten();
+                file.and_then(|file| file.killed_at)
+            })
+        })
+        .await;
     }
 
     /// Ends the present life; the script begins the next.

@@ -19,6 +19,9 @@ use crate::{ContainerEvent, Ending, EventFeed};
 /// How often Slurm is asked: it answers for the whole cluster, so not too often.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
+/// Every so many times, what is left of jobs that are over is looked at.
+const FORGETS_EVERY: u32 = 15;
+
 /// What was told of a container.
 #[derive(Default, Debug)]
 struct Told {
@@ -70,8 +73,13 @@ impl Watch {
         let mut asks = interval(ASK_EVERY);
         asks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut missing = BTreeSet::new();
+        let mut asked = 0_u32;
         while !self.feed.is_forsaken() {
             asks.tick().await;
+            if asked.is_multiple_of(FORGETS_EVERY) {
+                self.place.forget().await;
+            }
+            asked = asked.wrapping_add(1);
             if let Ok(now_missing) = self.ask(&missing).await {
                 missing = now_missing;
             }
@@ -143,11 +151,10 @@ impl Watch {
 
     fn tell_end(&self, id: ContainerId, life: &Life, end: Option<EndFile>) {
         let folder = self.place.folder.container(id);
-        let errors = folder.path().join("stderr.log");
         self.feed.tell(ContainerEvent::Exited {
             worker: life.worker(id),
             how: end.map_or(Ending::Unknown, |end| end.how),
-            last_words: output::last_words(&errors, life.stderr_from),
+            last_words: output::last_words(folder.path(), life.stderr_from),
         });
     }
 
