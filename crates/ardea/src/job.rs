@@ -67,6 +67,7 @@ mod stays;
 mod submit;
 mod target;
 mod upgrade;
+mod words;
 mod worker;
 
 pub use ardea_recovery::Embedded;

@@ -35,8 +35,8 @@ mod whole;
 mod write;
 
 pub use follow::FollowSource;
-pub(crate) use part_file::cannot_write;
 pub use part_file::{Compression, PartFile};
+pub(crate) use part_file::{cannot_lock, cannot_write};
 pub use read::{FileSource, csv, json_lines, lines, read};
 pub use special_file::Awaited;
 pub use unpacked::{listed, unpacked};

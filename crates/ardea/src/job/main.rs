@@ -23,6 +23,7 @@ use super::saved::{Comparison, SavedJob, remembered};
 use super::submit::submit;
 use super::target::connect;
 use super::upgrade::{UPGRADES_WITHIN, told_of_upgrade, upgrade};
+use super::words::words;
 use super::worker::{as_worker, work};
 use crate::cluster::{Modules, as_host, be_host};
 
@@ -49,12 +50,9 @@ where
     J: Job + Embedded,
     F: Fn(&[String]) -> Result<J>,
 {
-    let given: Vec<String> = std::env::args_os()
-        .skip(1)
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
     let mut is_json = false;
-    let outcome = run(&given, modules, &describe, &mut is_json);
+    let given = words(std::env::args_os().skip(1));
+    let outcome = given.and_then(|given| run(&given, modules, &describe, &mut is_json));
     let (error, code) = match outcome {
         Ok(End::Completed) => return ExitCode::SUCCESS,
         Ok(End::Early) => return ExitCode::from(ENDED_EARLY),

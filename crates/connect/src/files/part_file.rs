@@ -176,7 +176,7 @@ pub(super) fn is_named(file: &File, name: &Path) -> io::Result<bool> {
 }
 
 /// Returns the error of locking an unfinished file.
-pub(super) fn cannot_lock(part: &Path, error: io::Error) -> Error {
+pub(crate) fn cannot_lock(part: &Path, error: io::Error) -> Error {
     lacks_locks(part, &error, "writing a file").unwrap_or_else(|| cannot_write(part, error))
 }
 

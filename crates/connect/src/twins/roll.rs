@@ -11,7 +11,7 @@ use ardea_filesystem::Shown;
 use serde::{Deserialize, Serialize};
 
 use super::arbiter::folder_of;
-use crate::files::cannot_write;
+use crate::files::{cannot_lock, cannot_write};
 
 /// How many copies there may be at a time.
 const MOST: u64 = 16;
@@ -43,7 +43,8 @@ impl Seat {
     /// The first that nobody has.
     ///
     /// # Errors
-    /// [`ErrorCode::LimitReached`] if there are too many copies, [`ErrorCode::WriteFailed`] if it can't be written down.
+    /// [`ErrorCode::LimitReached`] if there are too many copies, [`ErrorCode::WriteFailed`] if it can't be written down,
+    /// [`ErrorCode::StoreUnsuitable`] if its file system has no locks.
     pub fn take(path: &Path) -> Result<Self> {
         let folder = folder_of(path);
         fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, error))?;
@@ -57,7 +58,7 @@ impl Seat {
             match file.try_lock() {
                 Ok(()) => return Ok(Seat { number, file }),
                 Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(cannot_write(&path, error)),
+                Err(TryLockError::Error(error)) => return Err(cannot_lock(&path, error)),
             }
         }
         let what = format!("{MOST} copies write {} already", path.shown());
