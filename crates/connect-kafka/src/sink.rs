@@ -188,8 +188,8 @@ where
     F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
 {
     /// Sets how many instances write, each with a producer of its own.
-    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
-        self.parallelism = parallelism;
+    pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
+        self.parallelism = parallelism.into();
         self
     }
 

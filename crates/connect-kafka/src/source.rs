@@ -172,8 +172,8 @@ impl<T, F, B> KafkaSource<T, F, B> {
     }
 
     /// Sets how many instances share the partitions.
-    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
-        self.parallelism = parallelism;
+    pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
+        self.parallelism = parallelism.into();
         self
     }
 

@@ -124,8 +124,8 @@ where
     }
 
     /// Sets how many instances there are, each with a connection of its own.
-    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
-        self.parallelism = parallelism;
+    pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
+        self.parallelism = parallelism.into();
         self
     }
 

@@ -131,8 +131,8 @@ impl<T: DeserializeOwned + Send + 'static> PostgresSource<T> {
     }
 
     /// Sets how many instances share the rows, each with a connection of its own. Where there are several the key has to be a whole number.
-    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
-        self.parallelism = parallelism;
+    pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
+        self.parallelism = parallelism.into();
         self
     }
 

@@ -102,8 +102,8 @@ where
     F: Fn(&T, &mut Commands) + Send + Sync + 'static,
 {
     /// Sets how many instances there are, each with a connection of its own.
-    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
-        self.parallelism = parallelism;
+    pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
+        self.parallelism = parallelism.into();
         self
     }
 

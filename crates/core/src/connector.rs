@@ -48,9 +48,9 @@ macro_rules! described {
                 }
             }
 
-            /// Sets how many instances there are.
-            pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
-                self.parallelism = parallelism;
+            /// Sets how many instances there are: a number, or a [`Parallelism`].
+            pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
+                self.parallelism = parallelism.into();
                 self
             }
 

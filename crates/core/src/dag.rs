@@ -120,7 +120,7 @@ impl Dag {
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`]: no vertex, two of one name, an ordinal used twice or left out, an edge to nowhere, a cycle,
-    /// a forward edge between different parallelisms, a vertex that
+    /// a forward edge between different parallelisms, a parallelism of zero, a vertex that
     /// feeds both an urgent input and one that waits for it.
     pub fn validate(&self) -> Result<()> {
         if self.vertices.is_empty() {
@@ -131,6 +131,13 @@ impl Dag {
             if !names.insert(&vertex.name) {
                 return Err(invalid(format!("two vertices are named {:?}", vertex.name))
                     .hint("give each step a name of its own: state is found by it"));
+            }
+            if vertex.parallelism == Parallelism::Zero {
+                return Err(
+                    invalid(format!("{:?} has a parallelism of 0", vertex.name)).hint(
+                        "use a parallelism of at least 1, or Parallelism::Auto for one instance a thread",
+                    ),
+                );
             }
         }
         for edge in &self.edges {
@@ -314,6 +321,7 @@ fn describe(parallelism: Parallelism) -> String {
     match parallelism {
         Parallelism::Auto => "one a thread".into(),
         Parallelism::Exactly(count) => count.to_string(),
+        Parallelism::Zero => "0".into(),
     }
 }
 
@@ -363,6 +371,20 @@ mod tests {
         dag.vertex(vertex("a"));
         dag.vertex(vertex("a"));
         assert_eq!(dag.validate().unwrap_err().code(), ErrorCode::InvalidJob);
+    }
+
+    #[test]
+    fn a_parallelism_of_zero_is_refused_with_the_vertex_named() {
+        let mut dag = Dag::new();
+        dag.vertex(vertex("parse").parallelism(0));
+        let error = dag.validate().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidJob);
+        assert!(
+            error
+                .to_string()
+                .contains("\"parse\" has a parallelism of 0"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -40,12 +40,25 @@ impl Ordinal {
 }
 
 /// How many instances a vertex has.
+///
+/// A plain number converts into it, so that `.parallelism(2)` does:
+///
+/// ```
+/// use std::num::NonZeroU32;
+/// use ardea_core::Parallelism;
+///
+/// assert_eq!(Parallelism::from(2), Parallelism::Exactly(NonZeroU32::new(2).unwrap()));
+/// assert_eq!(Parallelism::from(0), Parallelism::Zero);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parallelism {
     /// As many as there are cooperative threads.
     Auto,
     /// That many.
     Exactly(NonZeroU32),
+    /// No instance: the result of `Parallelism::from(0)`. [`Dag::validate`](crate::Dag::validate) refuses a graph that has it, and
+    /// names the vertex.
+    Zero,
 }
 
 impl Parallelism {
@@ -57,7 +70,20 @@ impl Parallelism {
         match self {
             Parallelism::Auto => threads.get(),
             Parallelism::Exactly(count) => count.get(),
+            Parallelism::Zero => 0,
         }
+    }
+}
+
+impl From<u32> for Parallelism {
+    fn from(count: u32) -> Self {
+        NonZeroU32::new(count).map_or(Parallelism::Zero, Parallelism::Exactly)
+    }
+}
+
+impl From<NonZeroU32> for Parallelism {
+    fn from(count: NonZeroU32) -> Self {
+        Parallelism::Exactly(count)
     }
 }
 
@@ -120,8 +146,8 @@ impl Vertex {
     }
 
     /// Sets how many instances run.
-    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
-        self.parallelism = parallelism;
+    pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
+        self.parallelism = parallelism.into();
         self
     }
 

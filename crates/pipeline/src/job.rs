@@ -83,7 +83,8 @@ fn with_numbers(dag: &Dag, wanted: &Parallelisms) -> Result<Dag> {
         let number = match (numbers.get(group), vertex.wanted_parallelism()) {
             (Some(&(number, _)), _) => number,
             (None, Parallelism::Exactly(number)) => number,
-            (None, Parallelism::Auto) => NonZeroU32::MIN,
+            // Zero has been refused when the graph was validated.
+            (None, Parallelism::Auto | Parallelism::Zero) => NonZeroU32::MIN,
         };
         numbered.vertex(vertex.clone().parallelism(Parallelism::Exactly(number)));
     }

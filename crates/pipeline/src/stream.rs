@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use ardea_codec::Exchange;
 use ardea_core::{
-    Boundedness, Demand, Instance, Join, Ordinal, Parallelism, Processor, ProcessorSupplier,
-    Result, Routing, Sink, Timestamp, supplier,
+    Boundedness, Demand, Error, ErrorCode, Instance, Join, Ordinal, Parallelism, Processor,
+    ProcessorSupplier, Result, Routing, Sink, Timestamp, supplier,
 };
 use ardea_operators::{FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MergeP, SampleP};
 
@@ -163,9 +163,20 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.follow("limit", move || LimitP::<T>::new(count))
     }
 
-    /// Keeps the first of every `every` records, for a look at a stream that is too fast.
-    pub fn sample(self, every: NonZeroU64) -> Stream<T, B, E> {
-        self.follow("sample", move || SampleP::<T>::new(every))
+    /// Keeps the first of every `every` records, for a look at a stream that is too fast. A plain number does for `every`; zero is
+    /// refused when the job is compiled.
+    pub fn sample(self, every: impl TryInto<NonZeroU64>) -> Stream<T, B, E> {
+        let every = every.try_into().ok();
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
+            let every = every.ok_or_else(|| {
+                let what = format!("the step {name:?} is to keep one of 0 records");
+                Error::new(ErrorCode::InvalidJob, what).hint("keep one of at least 1")
+            })?;
+            let make = supplier(move || SampleP::<T>::new(every));
+            Ok(vec![lowering.follow(name, inputs[0], make)])
+        });
+        let name = self.pipeline.fresh_name("sample");
+        self.pipeline.add(name, vec![self.from], 1, lower)
     }
 
     /// The records of both streams, in no particular order between them.
@@ -281,13 +292,15 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self
     }
 
-    /// Sets how many instances the step has that this stream comes out of; the steps on single records that follow have as many.
+    /// Sets how many instances the step has that this stream comes out of: a number, or a [`Parallelism`]. The steps on single
+    /// records that follow have as many.
     ///
     /// Where it has other instances than the step before, records go to whichever has room, and lose their order. On a cluster they
     /// can do so only within one container, unless it is a step that asks for [`Exchange`]: put it behind
     /// [`rebalance`](Self::rebalance). [`sort_by_key`](Self::sort_by_key) can have a single instance only, and refuses others when
     /// the job is compiled.
-    pub fn parallelism(self, parallelism: Parallelism) -> Self {
+    pub fn parallelism(self, parallelism: impl Into<Parallelism>) -> Self {
+        let parallelism = parallelism.into();
         self.pipeline
             .edit(self.from.step, |step| step.parallelism = Some(parallelism));
         self

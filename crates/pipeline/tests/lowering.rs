@@ -75,6 +75,51 @@ fn a_parallelism_holds_for_its_step_and_those_that_follow() {
 }
 
 #[test]
+fn a_parallelism_may_be_a_plain_number_and_zero_is_refused_with_the_step_named() {
+    let p = Pipeline::new("numbers");
+    p.read_from(items(vec![1, 2, 3]))
+        .map(|n| n)
+        .named("parse")
+        .parallelism(3)
+        .write_to(null::sink());
+    assert_eq!(plan(&p, 2)[1], "3 × tasklet: parse");
+    for is_source in [true, false] {
+        let p = Pipeline::new("none");
+        let source = items(vec![1, 2, 3]);
+        let source = match is_source {
+            true => source.parallelism(0).named("parse"),
+            false => source,
+        };
+        let records = p.read_from(source).map(|n| n);
+        match is_source {
+            true => records.write_to(null::sink()),
+            false => records.named("parse").parallelism(0).write_to(null::sink()),
+        }
+        let text = refusal(&p).to_string();
+        assert!(text.contains("\"parse\" has a parallelism of 0"), "{text}");
+    }
+}
+
+#[test]
+fn a_sample_of_one_in_a_plain_number_and_none_of_zero() {
+    let p = Pipeline::new("sampled");
+    let out = p
+        .read_from(items((0..10).collect::<Vec<u32>>()))
+        .sample(4)
+        .collect();
+    p.run_with(NodeConfig {
+        pin: false,
+        ..NodeConfig::with_threads(1)
+    })
+    .unwrap();
+    assert_eq!(out.take(), [0, 4, 8]);
+    let p = Pipeline::new("none");
+    p.read_from(items(vec![1])).sample(0).write_to(null::sink());
+    let text = refusal(&p).to_string();
+    assert!(text.contains("one of 0 records"), "{text}");
+}
+
+#[test]
 fn records_are_spread_over_a_step_with_more_instances_and_none_is_lost() {
     let p = Pipeline::new("spread");
     let out = p

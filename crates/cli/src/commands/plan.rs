@@ -99,6 +99,7 @@ fn parallelism(parallelism: Parallelism) -> String {
     match parallelism {
         Parallelism::Auto => "one a thread".into(),
         Parallelism::Exactly(count) => format!("{count}"),
+        Parallelism::Zero => "0".into(),
     }
 }
 
@@ -121,6 +122,7 @@ fn graph_json(dag: &Dag, plan: &ExecutionPlan) -> Result<Value, Failure> {
             "parallelism": match vertex.wanted_parallelism() {
                 Parallelism::Auto => Value::Null,
                 Parallelism::Exactly(count) => json!(count.get()),
+                Parallelism::Zero => json!(0),
             },
             "isolation": isolation(vertex.wanted_isolation()),
         }));

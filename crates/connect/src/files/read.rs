@@ -92,8 +92,8 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
     }
 
     /// Sets how many instances share the files of a directory.
-    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
-        self.parallelism = parallelism;
+    pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
+        self.parallelism = parallelism.into();
         self
     }
 

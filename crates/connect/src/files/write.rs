@@ -165,8 +165,8 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
     }
 
     /// Sets how many instances write, each its own files.
-    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
-        self.parallelism = parallelism;
+    pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
+        self.parallelism = parallelism.into();
         self
     }
 

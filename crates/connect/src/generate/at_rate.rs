@@ -177,8 +177,8 @@ where
     }
 
     /// Sets how many instances generate, each its share of the rate.
-    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
-        self.parallelism = parallelism;
+    pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
+        self.parallelism = parallelism.into();
         self
     }
 

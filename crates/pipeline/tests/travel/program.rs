@@ -25,7 +25,7 @@ fn many(names: &[(&str, u32)]) -> Parallelisms {
 fn numbers(dag: &Dag) -> Vec<(String, u32)> {
     let number = |parallelism| match parallelism {
         Parallelism::Exactly(number) => number.get(),
-        Parallelism::Auto => 0,
+        Parallelism::Auto | Parallelism::Zero => 0,
     };
     let vertices = dag.vertices().iter();
     vertices
