@@ -116,7 +116,7 @@ pub use origins::{OriginRun, Origins};
 pub use outbox::{FarNews, Lane, Marker, Outbox};
 pub use partition::{PARTITION_COUNT, PartitionId};
 pub use position::{RecordGuard, take_failed_index};
-pub use processor::{Processor, ProcessorSupplier, supplier};
+pub use processor::{MakeProcessor, Processor, ProcessorSupplier, supplier};
 pub use progress::Progress;
 pub use routing::{Broadcast, Custom, Keyed, Replicate, Routing, Scatter};
 pub use rows::Rows;

@@ -342,11 +342,63 @@ where
     }
 }
 
-/// A supplier from a function that can't fail and makes the same processor for every instance.
-pub fn supplier<P, F>(make: F) -> Arc<dyn ProcessorSupplier>
+/// A function that makes processors: `Fn() -> P` or `Fn(Instance) -> P`.
+///
+/// `Signature` tells the two apart for the compiler, which finds it by itself.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not make processors",
+    label = "neither `|| processor` nor `|instance: Instance| processor`",
+    note = "give the argument its type: `move |instance: Instance| ..`"
+)]
+pub trait MakeProcessor<Signature>: Send + Sync + 'static {
+    /// The type of the processors.
+    type Made: Processor + 'static;
+
+    /// Makes the processor of `instance`.
+    fn make(&self, instance: Instance) -> Self::Made;
+}
+
+impl<P, F> MakeProcessor<fn() -> P> for F
 where
     P: Processor + 'static,
     F: Fn() -> P + Send + Sync + 'static,
 {
-    Arc::new(move |_: Instance| -> Result<Box<dyn Processor>> { Ok(Box::new(make())) })
+    type Made = P;
+
+    fn make(&self, _: Instance) -> P {
+        self()
+    }
+}
+
+impl<P, F> MakeProcessor<fn(Instance) -> P> for F
+where
+    P: Processor + 'static,
+    F: Fn(Instance) -> P + Send + Sync + 'static,
+{
+    type Made = P;
+
+    fn make(&self, instance: Instance) -> P {
+        self(instance)
+    }
+}
+
+/// A supplier from a function that cannot fail. The function takes nothing, or the instance whose processor it makes.
+///
+/// ```
+/// use ardea_core::{Instance, Processor, supplier};
+///
+/// struct Nothing;
+/// struct Share(Instance);
+/// impl Processor for Nothing {}
+/// impl Processor for Share {}
+///
+/// let same_for_all = supplier(|| Nothing);
+/// let one_for_each = supplier(|instance: Instance| Share(instance));
+/// # (same_for_all.supply(Instance::ONLY)?, one_for_each.supply(Instance::ONLY)?);
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+pub fn supplier<Signature>(make: impl MakeProcessor<Signature>) -> Arc<dyn ProcessorSupplier> {
+    Arc::new(move |instance: Instance| -> Result<Box<dyn Processor>> {
+        Ok(Box::new(make.make(instance)))
+    })
 }

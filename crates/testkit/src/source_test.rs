@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ardea_core::{Instance, Processor, ProcessorSupplier, Timestamp};
+use ardea_core::{Instance, Parallelism, Processor, ProcessorSupplier, Source, Timestamp};
 
 use crate::run::Run;
 use crate::supplied::SuppliedP;
@@ -46,8 +46,29 @@ impl SourceTest {
         }
     }
 
+    /// Tests the processors of a source.
+    ///
+    /// A source that [survives](Self::survives) is also tested as several instances, unless its parallelism is one.
+    ///
+    /// A supplier's error fails the test.
+    pub fn of<T, B>(source: Source<T, B>) -> Self {
+        let (name, supplier, parallelism, _) = source.into_parts();
+        let mut test = SourceTest::supplied(supplier);
+        test.test.run.name = name;
+        match parallelism {
+            Parallelism::ONE => test.single_instance(),
+            _ => test,
+        }
+    }
+
+    /// Tests the source as a single instance only.
+    pub fn single_instance(mut self) -> Self {
+        self.test.run.is_shared = false;
+        self
+    }
+
     /// Tests the processors that a supplier, such as a [`Source`](ardea_core::Source)'s, makes: for the only instance, and for several
-    /// where it [survives](Self::survives).
+    /// where it [survives](Self::survives). For a supplier of a single instance see [`single_instance`](Self::single_instance).
     ///
     /// A supplier's error fails the test.
     pub fn supplied(supplier: Arc<dyn ProcessorSupplier>) -> Self {
@@ -65,7 +86,8 @@ impl SourceTest {
 
     /// What the source remembers survives it, as [`ProcessorTest::survives`] says: cut between any two calls, it dies, and another goes on.
     /// All that they emitted up to the last committed cut, and what the last of them emitted, must be as expected together. One that was
-    /// [supplied](Self::supplied) also goes on as other numbers of instances, whose records may come in any order.
+    /// [supplied](Self::supplied) also goes on as other numbers of instances, whose records may come in any order, unless it is a
+    /// [single instance](Self::single_instance).
     pub fn survives(self) -> Self {
         SourceTest {
             test: self.test.survives(),

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId,
-    Processor, Progress, RestoredState, Result, Watermark,
+    Bounded, Cut, CutWriter, Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId,
+    Processor, Progress, RestoredState, Result, Source, Watermark, supplier,
 };
 use ardea_testkit::{Expected, ProcessorTest, SourceTest, TestInput, Timestamp};
 
@@ -358,6 +358,25 @@ fn test_of_counts(is_selfish: bool) -> SourceTest {
     SourceTest::supplied(Arc::new(supply))
         .output(Expected::ordered(0..30u64))
         .survives()
+}
+
+/// It ignores which instance it is, as a source may that is only ever one.
+#[test]
+fn a_source_is_tested_as_several_instances_only_if_it_says_that_it_is() {
+    let source = || {
+        let counts = supplier(|| Counts::new(Instance::ONLY, false));
+        Source::<u64, Bounded>::new("counts", counts)
+    };
+    let test = |source| {
+        SourceTest::of(source)
+            .output(Expected::ordered(0..30u64))
+            .survives()
+    };
+    let report = test(source()).run();
+    assert!(report.survived > 30, "{}", report.survived);
+    let failure = test(source().parallelism(2)).try_run().err().unwrap();
+    assert!(failure.to_string().contains("instances"), "{failure}");
+    test(source().parallelism(2)).single_instance().run();
 }
 
 #[test]
