@@ -32,6 +32,11 @@ impl BadRecords {
         }
     }
 
+    /// The policy.
+    pub fn policy(&self) -> OnError {
+        self.policy
+    }
+
     /// Where the instance runs, as `init` is told.
     pub fn attach(&mut self, context: &InstanceContext) {
         self.context = context.clone();

@@ -115,7 +115,7 @@ pub use metrics::{InstanceMetrics, MetricsSnapshot};
 pub use origins::{OriginRun, Origins};
 pub use outbox::{FarNews, Lane, Marker, Outbox};
 pub use partition::{PARTITION_COUNT, PartitionId};
-pub use position::{RecordGuard, take_failed_index};
+pub use position::{RecordGuard, panic_message, take_failed_index};
 pub use processor::{MakeProcessor, Processor, ProcessorSupplier, supplier};
 pub use progress::Progress;
 pub use routing::{Broadcast, Custom, Keyed, Replicate, Routing, Scatter};

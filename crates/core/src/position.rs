@@ -1,5 +1,6 @@
 //! Which record user code was on when it panicked.
 
+use std::any::Any;
 use std::cell::Cell;
 
 thread_local! {
@@ -48,6 +49,17 @@ impl Drop for RecordGuard {
         if std::thread::panicking() {
             FAILED_INDEX.set(Some(self.index));
         }
+    }
+}
+
+/// The message of a panic, given what `catch_unwind` returned.
+pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    if let Some(text) = payload.downcast_ref::<&str>() {
+        text
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text
+    } else {
+        "(no message)"
     }
 }
 

@@ -2,8 +2,11 @@
 
 use std::any::Any;
 use std::fmt::{Debug, Display};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use ardea_core::{BadRecords, InstanceContext, OnError, Ordinal, Result};
+use ardea_core::{
+    BadRecords, InstanceContext, OnError, Ordinal, Result, panic_message, take_failed_index,
+};
 
 /// What a dead letter keeps of a record: text and bytes as they are, any other type as its [`Debug`] text.
 ///
@@ -26,6 +29,14 @@ pub fn raw_of<T: Debug + 'static>(record: &T) -> Vec<u8> {
     }
 }
 
+/// A panic of user code on a single record.
+pub(crate) struct RecordPanic {
+    /// The index of the record in the batch that was given to [`RecordErrors::catch`].
+    pub(crate) index: usize,
+    /// The reason, for a dead letter.
+    pub(crate) reason: String,
+}
+
 /// What an operator does with records that its user code returns an error for.
 #[derive(Debug)]
 pub(crate) struct RecordErrors<T> {
@@ -45,6 +56,25 @@ impl<T> RecordErrors<T> {
     /// Where the operator runs: who is named, and who is told.
     pub(crate) fn attach(&mut self, context: &InstanceContext) {
         self.bad.attach(context);
+    }
+
+    /// Runs `batch`, which follows its records with a [`RecordGuard`](ardea_core::RecordGuard) from zero on. Returns the panic of user
+    /// code that ended it, if there was one: the caller sets that record aside and goes on behind it.
+    ///
+    /// A policy to fail leaves panics alone. They cost nothing unless there is one.
+    pub(crate) fn catch(&self, batch: impl FnOnce() -> Result<()>) -> Result<Option<RecordPanic>> {
+        if self.bad.policy() == OnError::Fail {
+            return batch().map(|()| None);
+        }
+        let payload = match catch_unwind(AssertUnwindSafe(batch)) {
+            Ok(done) => return done.map(|()| None),
+            Err(payload) => payload,
+        };
+        let Some(index) = take_failed_index() else {
+            resume_unwind(payload);
+        };
+        let reason = format!("panicked: {}", panic_message(&*payload));
+        Ok(Some(RecordPanic { index, reason }))
     }
 
     /// Deals with one record, the `position`th of the input `ordinal`.

@@ -14,8 +14,8 @@ use crate::stream::{HasEventTime, Stream, Timed};
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Takes the event time from each record: from here on the stream can be windowed.
     ///
-    /// `time` returns a [`Timestamp`](ardea_core::Timestamp), or an `Option` or `Result` of one; a record without a time becomes a
-    /// dead letter, and so does one with a time [too far ahead](WatermarkPolicy::max_ahead). `policy` says how far out of order
+    /// `time` returns a [`Timestamp`](ardea_core::Timestamp), or an `Option` or `Result` of one; a record without a time, or on which
+    /// `time` panics, becomes a dead letter, and so does one with a time [too far ahead](WatermarkPolicy::max_ahead). `policy` says how far out of order
     /// records may be, and when a silent source stops holding back time.
     ///
     /// ```

@@ -63,6 +63,52 @@ fn records_that_user_code_fails_on_go_where_the_step_says() {
     assert!(error.to_string().contains("two"), "{error}");
 }
 
+/// An index out of range, an overflow, a division by zero: one record's fault, where the step sets bad records aside.
+#[test]
+fn records_on_which_user_code_panics_go_where_the_step_says() {
+    let node = Node::start(NodeConfig::with_threads(1)).unwrap();
+    let p = Pipeline::new("panics");
+    let offsets = [10u64, 20, 30];
+    let out = p
+        .read_from(items((0..100u64).collect::<Vec<_>>()))
+        .with_timestamps(
+            move |n| Timestamp::from_secs(offsets[(*n % 4) as usize] as i64),
+            WatermarkPolicy::out_of_order(Duration::from_secs(60)),
+        )
+        .try_map(|n| Ok::<_, String>(100 / (n % 8)), OnError::Drop)
+        .collect();
+    let job = p.submit(&node, JobConfig::default()).unwrap();
+    job.join().unwrap();
+    let good = (0..100u64).filter(|n| n % 4 != 3 && n % 8 != 0);
+    assert_eq!(out.take(), good.map(|n| 100 / (n % 8)).collect::<Vec<_>>());
+    let letters = job.dead_letters();
+    assert_eq!((letters.count(), letters.dropped()), (25, 13));
+    let first = letters.first().unwrap();
+    assert!(first.reason.contains("out of bounds"), "{}", first.reason);
+    assert_eq!(job.sum("timestamps", |metrics| metrics.bad), 25);
+}
+
+/// As of a Kafka record whose timestamp is -1.
+#[test]
+fn a_record_without_a_time_of_its_own_does_not_end_a_job_that_uses_native_times() {
+    let p = Pipeline::new("native");
+    let times = [3, i64::MIN, 12, i64::MAX, 25].map(Timestamp::from_micros);
+    let out = p
+        .read_from(ardea_connect::collections::items_with_times(
+            times.map(|time| (time.as_micros(), time)),
+        ))
+        .with_native_timestamps(WatermarkPolicy::in_order())
+        .window_all(Window::tumbling(Duration::from_micros(10)))
+        .aggregate("counts", count())
+        .map(|window| (window.end.as_micros(), window.value))
+        .collect();
+    let node = Node::start(NodeConfig::with_threads(1)).unwrap();
+    let job = p.submit(&node, JobConfig::default()).unwrap();
+    job.join().unwrap();
+    assert_eq!(out.take_sorted(), [(10, 1), (20, 1), (30, 1)]);
+    assert_eq!(job.dead_letters().count(), 2);
+}
+
 #[test]
 fn late_records_are_counted_and_can_be_had_as_a_stream() {
     let p = Pipeline::new("late");

@@ -53,13 +53,14 @@ impl<U> KeyedContext<'_, '_, U> {
     /// [`watermark`](Self::watermark).
     #[inline]
     pub fn emit(&mut self, value: U) {
-        self.output.emit(value, self.time);
+        self.emit_at(value, self.time);
     }
 
     /// Emits a record with an event time of its own. One before the [`watermark`](Self::watermark) is late downstream.
+    /// [`Timestamp::MAX`], which a sum of a time and a duration may saturate to, is no event time: it becomes the last one.
     #[inline]
     pub fn emit_at(&mut self, value: U, time: Timestamp) {
-        self.output.emit(value, time);
+        self.output.emit(value, time.min(Timestamp::LAST_EVENT));
     }
 
     /// The watermark so far: a record with a time before it is late.

@@ -100,6 +100,33 @@ fn event_timers_fire_in_order_before_the_watermark_and_the_rest_at_the_end() {
     });
 }
 
+/// A window behind this step would refuse a record at the end of all time, and the job with it.
+#[test]
+fn a_timer_beyond_the_last_event_time_emits_at_the_last_event_time() {
+    Drive::every_schedule(|drive| {
+        let logic = KeyedLogic {
+            key,
+            create: || (),
+            on_record: |_: &mut (), _: &u8, _: (u8, i64), time: Timestamp, out: &mut Out| {
+                out.set_event_timer(time + secs(100));
+            },
+            on_timer: |_: &mut (), key: &u8, time: Timestamp, out: &mut Out| {
+                out.emit((*key, 0));
+                out.emit_at((*key, 1), time + secs(1));
+            },
+        };
+        let seen = drive
+            .records([((1u8, 0i64), Timestamp::LAST_EVENT)])
+            .watermark(Timestamp::MAX)
+            .run::<(u8, i64)>(&mut StatefulMapP::new(Arc::new(logic)));
+        let last = |n| Seen::Record((1, n), Timestamp::LAST_EVENT);
+        assert_eq!(
+            seen.events(),
+            [last(0), last(1), Seen::Watermark(Timestamp::MAX)]
+        );
+    });
+}
+
 #[test]
 fn processing_timers_fire_when_the_clock_comes_to_them() {
     Drive::every_schedule(|drive| {

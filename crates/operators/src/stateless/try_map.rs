@@ -13,7 +13,8 @@ use crate::record_errors::RecordErrors;
 /// Emits `f(&record)` where that is `Ok`; a record with an `Err` goes where the policy says.
 ///
 /// By [`OnError`]: to the dead letters with its position, its bytes and the reason; or dropped and counted; or the job
-/// fails, naming the record. `f` borrows the record, so that it is still there to be set aside.
+/// fails, naming the record. `f` borrows the record, so that it is still there to be set aside. A panic in `f` counts as an error
+/// of the record at hand.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -74,15 +75,29 @@ where
         let mut lane = outbox.lane::<U>(Ordinal::FIRST)?;
         let records = inbox.rows::<T>()?;
         let count = lane.room().min(records.len());
-        let mut guard = RecordGuard::new();
-        for (index, (record, time)) in records.iter().take(count).enumerate() {
-            match (self.f)(record) {
-                Ok(mapped) => lane.push(mapped, time),
-                Err(reason) => self
-                    .bad
-                    .handle(input, position + index as u64, record, reason)?,
-            }
-            guard.advance();
+        let mut from = 0;
+        loop {
+            let ended = self.bad.catch(|| {
+                let mut guard = RecordGuard::new();
+                let batch = records.iter().enumerate().take(count).skip(from);
+                for (index, (record, time)) in batch {
+                    match (self.f)(record) {
+                        Ok(mapped) => lane.push(mapped, time),
+                        Err(reason) => {
+                            let position = position + index as u64;
+                            self.bad.handle(input, position, record, reason)?;
+                        }
+                    }
+                    guard.advance();
+                }
+                Ok(())
+            })?;
+            let Some(panic) = ended else { break };
+            let index = from + panic.index;
+            let record = &records.values()[index];
+            self.bad
+                .handle(input, position + index as u64, record, panic.reason)?;
+            from = index + 1;
         }
         records.discard_front(count);
         Ok(())
@@ -129,6 +144,49 @@ mod tests {
             assert_eq!(letter.raw, b"20");
             assert_eq!(letter.reason, "20 is round");
         });
+    }
+
+    /// Overflow, a division by zero, an index out of range: what user code panics on is one record's fault.
+    #[test]
+    fn a_record_on_which_the_function_panics_is_set_aside_and_the_others_pass() {
+        let panics = |n: &u32| -> std::result::Result<u32, String> {
+            assert!(!n.is_multiple_of(10), "{n} is out of range");
+            if n.is_multiple_of(15) {
+                return Err("an error beside panics".to_string());
+            }
+            Ok(n * 2)
+        };
+        Drive::every_schedule(|mut drive| {
+            drive.context.metrics = Arc::default();
+            let letters = Arc::new(DeadLetters::default());
+            drive.context.dead_letters = Arc::clone(&letters);
+            let mut map = TryMapP::new(Arc::new(panics), OnError::DeadLetter, raw_of);
+            let seen = drive.records(untimed(1..=30u32)).run::<u32>(&mut map);
+            let passed = (1..=30u32).filter(|n| n % 10 != 0 && n % 15 != 0);
+            assert_eq!(seen.values(), passed.map(|n| n * 2).collect::<Vec<_>>());
+            let sample = letters.sample();
+            let origins: Vec<&str> = sample.iter().map(|one| one.origin.as_str()).collect();
+            assert_eq!(
+                origins,
+                [9, 14, 19, 29].map(|n| format!("record {n} of input 0"))
+            );
+            assert_eq!(sample[0].reason, "panicked: 10 is out of range");
+            assert_eq!(sample[0].raw, b"10");
+        });
+    }
+
+    #[test]
+    fn a_policy_to_fail_leaves_a_panic_to_the_job() {
+        let panics = |n: &u32| -> std::result::Result<u32, String> { Ok(100 / (n - 7)) };
+        let outcome = std::panic::catch_unwind(|| {
+            let mut map = TryMapP::new(Arc::new(panics), OnError::Fail, raw_of);
+            Drive::default()
+                .records(untimed(7..=30u32))
+                .try_run::<u32>(&mut map)
+                .map(|_| ())
+        });
+        assert!(outcome.is_err());
+        assert_eq!(ardea_core::take_failed_index(), Some(0));
     }
 
     #[test]

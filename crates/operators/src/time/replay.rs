@@ -14,7 +14,7 @@ use crate::of_instance::OfInstance;
 /// Holds back recorded events until their turn comes: `speed` seconds of recorded time pass in one second.
 ///
 /// The first record comes at once; each later one when the recorded time since then, divided by the speed, has passed. Recorded
-/// time that runs backwards delays nothing: such a record comes with the one before it. The records, their order and their event
+/// time that runs backwards, or is none at all, delays nothing: such a record comes with the one before it. The records, their order and their event
 /// times stay as they are. In another life it goes on at the same pace from where it was, as if no time had passed in between; an instance
 /// that there was not before begins anew. A job that is drained is not held back any more. The recorded time is asked once for each record.
 ///
@@ -84,6 +84,9 @@ where
 
     /// When a record's turn comes, on the clock; that of the first is `now`.
     fn due(&mut self, recorded: Timestamp, now: Duration) -> Duration {
+        if !recorded.is_event_time() {
+            return now;
+        }
         let (first, started) = *self.origin.get_or_insert((recorded, now));
         let seconds = recorded.since(first).as_secs_f64() / self.speed;
         started.saturating_add(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO))
@@ -179,6 +182,28 @@ mod tests {
             .unwrap();
         assert_eq!(inbox.len(), 1);
         assert_eq!(outbox.take_wake_at(), Some(Duration::from_secs(1)));
+    }
+
+    /// A first record without a time would put all others off for ever.
+    #[test]
+    fn a_record_without_a_recorded_time_holds_nothing_back() {
+        let hand = ManualClock::new();
+        let time = |time: &i64| Timestamp::from_micros(*time);
+        let mut replay = ReplayP::new(Arc::new(time), 1.0);
+        replay.clock = hand.clock();
+        let mut inbox = Inbox::default();
+        let times = [i64::MIN, 5_000_000, i64::MAX, 5_500_000, 6_000_000];
+        inbox.fill(Chunk::new(Rows::from_iter(
+            times.map(|time| (time, Timestamp::MIN)),
+        )));
+        let mut outbox = Outbox::new(1, 16);
+        for waiting in [2, 1, 0] {
+            replay
+                .process(Ordinal::FIRST, &mut inbox, &mut outbox)
+                .unwrap();
+            assert_eq!(inbox.len(), waiting);
+            hand.advance(Duration::from_millis(500));
+        }
     }
 
     #[test]

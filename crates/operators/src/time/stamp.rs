@@ -17,8 +17,8 @@ use crate::time::{EventTime, WatermarkPolicy};
 /// Gives each record the event time `time(record)` and makes watermarks from these times.
 ///
 /// `time` returns a [`Timestamp`], an `Option` or a `Result` of one. A record without a valid time goes where the [`OnError`]
-/// policy says: to the dead letters unless told otherwise. No valid time is an error, `None`, one of the ends of time, or a time
-/// further ahead than the policy's [`max_ahead`](WatermarkPolicy::max_ahead).
+/// policy says: to the dead letters unless told otherwise. No valid time is an error, `None`, a panic in `time`, one of the ends of
+/// time, or a time further ahead than the policy's [`max_ahead`](WatermarkPolicy::max_ahead).
 ///
 /// Watermarks follow the [`WatermarkPolicy`], after each chunk; those that came from before are replaced. A silent input is
 /// declared idle. Works in place: the column of times is rewritten and the chunk handed on.
@@ -86,23 +86,36 @@ where
         let position = inbox.position();
         let (records, times) = inbox.rows::<T>()?.values_and_times_mut();
         let mut bound = self.emitter.bound();
-        let mut guard = RecordGuard::new();
-        for (index, (record, time)) in records.iter().zip(times).take(count).enumerate() {
-            let (bad, at) = (&self.bad, position + index as u64);
-            match (self.time)(record).event_time() {
-                Ok(stamp) => match bound.take(stamp) {
-                    Ok(()) => *time = stamp,
-                    Err(reason) => {
-                        bad.handle(input, at, record, reason)?;
-                        self.rejected.push(index);
+        let (bad, mut from) = (&self.bad, 0);
+        loop {
+            let ended = bad.catch(|| {
+                let mut guard = RecordGuard::new();
+                let batch = records.iter().zip(&mut *times).enumerate();
+                for (index, (record, time)) in batch.take(count).skip(from) {
+                    let at = position + index as u64;
+                    match (self.time)(record).event_time() {
+                        Ok(stamp) => match bound.take(stamp) {
+                            Ok(()) => *time = stamp,
+                            Err(reason) => {
+                                bad.handle(input, at, record, reason)?;
+                                self.rejected.push(index);
+                            }
+                        },
+                        Err(reason) => {
+                            bad.handle(input, at, record, reason)?;
+                            self.rejected.push(index);
+                        }
                     }
-                },
-                Err(reason) => {
-                    bad.handle(input, at, record, reason)?;
-                    self.rejected.push(index);
+                    guard.advance();
                 }
-            }
-            guard.advance();
+                Ok(())
+            })?;
+            let Some(panic) = ended else { break };
+            let index = from + panic.index;
+            let at = position + index as u64;
+            bad.handle(input, at, &records[index], panic.reason)?;
+            self.rejected.push(index);
+            from = index + 1;
         }
         Ok(bound.highest())
     }
