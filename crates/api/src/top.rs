@@ -33,6 +33,10 @@ pub struct VertexTop {
     pub records_out_per_s: Option<f64>,
     /// Which share of the time its instances work, from 0 to 1; of the busiest one.
     pub busy: Option<f64>,
+    /// Which share of the time its instances have a processor for their work, from 0 to 1; of the one that has most. Less than
+    /// `busy` where an instance waits within a call, or where other processes take its core.
+    #[serde(default)]
+    pub busy_cpu: Option<f64>,
     /// Which share of the time its instances can't go on since what is behind them is full, from 0 to 1; of the worst one.
     pub backpressure: Option<f64>,
     /// The vertex that it waits for, where it can't go on for a tenth of the time or more: the slow one, or one that fails again and again.

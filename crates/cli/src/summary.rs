@@ -1,18 +1,20 @@
 //! What a job did, told when it is over.
 
 mod survived;
+mod vertices;
 
 use std::time::Duration;
 
 use ardea::recovery::SurvivalEnd;
-use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode, Timestamp};
+use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode};
 use ardea_engine::{JobHandle, JobStatus};
 use serde_json::{Value, json};
 
 use crate::figures::{duration, grouped, short};
-use crate::shape::{Shape, Totals, VertexShape};
+use crate::shape::{Shape, Totals};
 
 pub use survived::SurvivedSummary;
+use vertices::{VertexSummary, times};
 
 /// How many dead letters are shown.
 const SAMPLES: usize = 3;
@@ -31,23 +33,6 @@ pub struct Summary {
     samples: Vec<DeadLetter>,
     /// What surviving took, if the job promised something.
     survival: Option<SurvivedSummary>,
-}
-
-/// Sums over the instances of a vertex.
-struct VertexSummary {
-    name: String,
-    is_source: bool,
-    is_main: bool,
-    instances: u32,
-    records_in: u64,
-    records_out: u64,
-    late: u64,
-    bad: u64,
-    busy: Duration,
-    longest_slice: Duration,
-    blocked: u64,
-    /// That of the instance which is furthest behind.
-    watermark: Timestamp,
 }
 
 impl Summary {
@@ -210,6 +195,9 @@ impl Summary {
             return text + &self.bad_records();
         }
         text += &self.steps(verbose);
+        if verbose {
+            text += &times(&self.vertices, self.took);
+        }
         text += &self.gaps();
         text + &self.bad_records()
     }
@@ -337,81 +325,13 @@ fn records(count: u64) -> String {
     }
 }
 
-impl VertexSummary {
-    fn new(vertex: &VertexShape) -> Self {
-        VertexSummary {
-            name: vertex.name.to_string(),
-            is_source: vertex.is_source,
-            is_main: vertex.is_main,
-            instances: 0,
-            records_in: 0,
-            records_out: 0,
-            late: 0,
-            bad: 0,
-            busy: Duration::ZERO,
-            longest_slice: Duration::ZERO,
-            blocked: 0,
-            watermark: Timestamp::MAX,
-        }
-    }
-
-    fn add(&mut self, metrics: &ardea_core::MetricsSnapshot) {
-        self.instances += 1;
-        self.records_in += metrics.records_in;
-        self.records_out += metrics.records_out;
-        self.late += metrics.late;
-        self.bad += metrics.bad;
-        self.busy += metrics.busy;
-        self.longest_slice = self.longest_slice.max(metrics.longest_slice);
-        self.blocked += metrics.blocked;
-        self.watermark = self.watermark.min(metrics.watermark);
-    }
-
-    /// Whether it had records and could deal with none.
-    fn is_all_bad(&self) -> bool {
-        let good = if self.is_source {
-            self.records_out
-        } else {
-            self.records_in.saturating_sub(self.bad)
-        };
-        self.bad > 0 && good == 0
-    }
-
-    fn troubles(&self) -> String {
-        let mut text = String::new();
-        for (word, count) in [("late", self.late), ("bad", self.bad)] {
-            if count > 0 {
-                text += &format!("  {} {word}", grouped(count));
-            }
-        }
-        text
-    }
-
-    fn to_json(&self) -> Value {
-        json!({
-            "name": self.name,
-            "instances": self.instances,
-            "records_in": self.records_in,
-            "records_out": self.records_out,
-            "late": self.late,
-            "bad": self.bad,
-            "busy_s": self.busy.as_secs_f64(),
-            "longest_slice_ms": self.longest_slice.as_secs_f64() * 1e3,
-            "blocked": self.blocked,
-            "watermark": match self.watermark {
-                Timestamp::MIN => Value::Null,
-                Timestamp::MAX => json!("end"),
-                time => json!(time.to_string()),
-            },
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ardea::recovery::SurvivalEnd;
+    use ardea_core::Timestamp;
 
     use super::*;
+    use crate::shape::VertexShape;
 
     fn summary() -> Summary {
         let vertex = |name: &str, is_source, is_sink| {

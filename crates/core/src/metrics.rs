@@ -20,8 +20,12 @@ pub struct InstanceMetrics {
     late: AtomicU64,
     /// Records dropped or set aside by this instance because they could not be dealt with.
     bad: AtomicU64,
-    /// Nanoseconds spent in this instance's slices.
+    /// Nanoseconds of its tasklet's slices in which this instance worked.
     busy_nanos: AtomicU64,
+    /// Nanoseconds of processor time in `busy_nanos`.
+    busy_cpu_nanos: AtomicU64,
+    /// Nanoseconds of its tasklet's slices in which other instances worked.
+    chain_nanos: AtomicU64,
     /// The longest slice so far, in nanoseconds.
     longest_slice_nanos: AtomicU64,
     /// Slices that found the outputs full.
@@ -113,6 +117,8 @@ impl Default for InstanceMetrics {
             late: AtomicU64::new(0),
             bad: AtomicU64::new(0),
             busy_nanos: AtomicU64::new(0),
+            busy_cpu_nanos: AtomicU64::new(0),
+            chain_nanos: AtomicU64::new(0),
             longest_slice_nanos: AtomicU64::new(0),
             blocked: AtomicU64::new(0),
             watermark_micros: AtomicI64::new(i64::MIN),
@@ -138,9 +144,14 @@ pub struct MetricsSnapshot {
     pub late: u64,
     /// Bad records.
     pub bad: u64,
-    /// Time spent in slices.
+    /// Wall-clock time in which it worked. In a chain of several stages it is estimated from samples; the sum over the chain is exact.
     pub busy: Duration,
-    /// The longest slice.
+    /// Processor time in `busy`, estimated from samples. Less than `busy` where it waits within a call, or where other processes
+    /// take its core.
+    pub busy_cpu: Duration,
+    /// Wall-clock time in which other stages of its chain worked.
+    pub chain: Duration,
+    /// The longest slice of its tasklet, which the first stage of a chain reports.
     pub longest_slice: Duration,
     /// Slices that found the outputs full.
     pub blocked: u64,
@@ -210,11 +221,18 @@ impl InstanceMetrics {
         add(&self.bad, records);
     }
 
-    /// Counts a slice of work.
+    /// Counts wall-clock time in which this instance worked, with the processor time in it, and time in which others of its chain did.
     #[inline]
-    pub fn count_slice(&self, took: Duration) {
+    pub fn count_work(&self, busy_nanos: u64, cpu_nanos: u64, chain_nanos: u64) {
+        add(&self.busy_nanos, busy_nanos);
+        add(&self.busy_cpu_nanos, cpu_nanos);
+        add(&self.chain_nanos, chain_nanos);
+    }
+
+    /// Notes the length of a slice.
+    #[inline]
+    pub fn note_slice(&self, took: Duration) {
         let nanos = took.as_nanos() as u64;
-        add(&self.busy_nanos, nanos);
         if nanos > self.longest_slice_nanos.load(Relaxed) {
             self.longest_slice_nanos.store(nanos, Relaxed);
         }
@@ -331,6 +349,8 @@ impl InstanceMetrics {
             late: self.late.load(Relaxed),
             bad: self.bad.load(Relaxed),
             busy: Duration::from_nanos(self.busy_nanos.load(Relaxed)),
+            busy_cpu: Duration::from_nanos(self.busy_cpu_nanos.load(Relaxed)),
+            chain: Duration::from_nanos(self.chain_nanos.load(Relaxed)),
             longest_slice: Duration::from_nanos(self.longest_slice_nanos.load(Relaxed)),
             blocked: self.blocked.load(Relaxed),
             watermark: Timestamp::from_micros(self.watermark_micros.load(Relaxed)),

@@ -545,8 +545,9 @@ impl JobHandle {
 
     /// The counters of every instance, by vertex and instance.
     ///
-    /// Vertices that share a tasklet share its slices and its rests: `busy`, `longest_slice`, `blocked_for`, `idle_for` and
-    /// `queue_permille` are those of the whole chain, counted at its first vertex and zero at the others. Of more than eight queues that
+    /// Vertices that share a tasklet share its slices and its rests. `busy` is the part of each, estimated from samples; `chain` that
+    /// of the others. `blocked_for` and `idle_for` are those of the whole chain, at each of its vertices. `longest_slice` and
+    /// `queue_permille` are counted at its first vertex and zero at the others. Of more than eight queues that
     /// lead into one, eight are looked at a slice, in turn.
     pub fn metrics(&self) -> Vec<InstanceReport> {
         let members = self.shared.members();

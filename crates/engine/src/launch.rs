@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use ardea_core::{
     Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, JobSignals, LocalStore, Processor,
-    Result, Vertex, VertexId, Waker, Watermark,
+    Result, Vertex, VertexId, Waker, Watermark, panic_message,
 };
 
 use crate::NodeConfig;
 use crate::cuts::InstanceName;
 use crate::job::{Counted, JobShared};
 use crate::keepsakes::Keepsake;
-use crate::panics::{message, quietly};
+use crate::panics::quietly;
 use crate::stage::{AtDrain, CutDesk, Kind, Restoring, Stage};
 use crate::tasklet::Turns;
 use crate::threads::Threads;
@@ -278,7 +278,7 @@ fn supply(vertex: &Vertex, instance: Instance) -> Result<Box<dyn Processor>> {
 }
 
 fn panicked(what: &str, payload: Box<dyn Any + Send>) -> Error {
-    let said = message(&*payload);
+    let said = panic_message(&*payload);
     let error = Error::new(ErrorCode::UserPanic, format!("{what} panicked: {said}"));
     quietly(|| drop(payload));
     error

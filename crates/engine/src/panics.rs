@@ -1,19 +1,7 @@
-//! What panics of user code become: an error with a message, or silence where an error has been told already.
+//! Silence for panics of user code where an error has been reported already.
 
-use std::any::Any;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// What a panic said.
-pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
-    if let Some(text) = payload.downcast_ref::<&str>() {
-        text
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        text
-    } else {
-        "(no message)"
-    }
-}
 
 /// Does what may panic where nothing can be done about it any more: closing and dropping what the user made.
 ///

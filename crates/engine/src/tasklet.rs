@@ -6,19 +6,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use ardea_core::{Clock, Error, ErrorCode, Result, take_failed_index};
+use ardea_core::{Clock, Error, ErrorCode, Result, panic_message, take_failed_index};
 
 use crate::input::InputSet;
 use crate::job::JobShared;
 use crate::mailbox::{Change, Handover, Mailbox};
 use crate::output::{Farewell, OutputEdge};
-use crate::panics::{message, quietly};
+use crate::panics::quietly;
 use crate::stage::{Feed, Stage};
 
 mod cuts;
 mod restart;
+mod work_time;
 
 use cuts::Tended;
+use work_time::WorkTime;
 
 pub(crate) use restart::Remake;
 
@@ -95,6 +97,8 @@ pub(crate) struct Tasklet {
     was_cut_short: bool,
     /// When it last wrote at cuts.
     wrote_at: Duration,
+    /// The division of its time among its stages.
+    work: WorkTime,
     /// Where its queues go when it ends.
     handover: Option<Handover>,
     /// Present if it is made anew when it fails.
@@ -111,6 +115,8 @@ impl Tasklet {
         outputs: Vec<OutputEdge>,
         turns: Turns,
     ) -> Self {
+        let metrics = stages.iter().map(|s| Arc::clone(&s.context.metrics));
+        let metrics = metrics.collect();
         Tasklet {
             job,
             part,
@@ -118,6 +124,7 @@ impl Tasklet {
             has_cuts: stages.iter().any(Stage::has_cuts),
             is_restored: false,
             is_returning: false,
+            work: WorkTime::new(metrics),
             stages,
             is_urgent: inputs.is_urgent(),
             inputs: Some(inputs),
@@ -179,12 +186,15 @@ impl Tasklet {
         }
         let clock = self.stages[0].context.clock.clone();
         let start = clock.now();
-        self.stages[0].context.metrics.end_rest(start);
+        for stage in &self.stages {
+            stage.context.metrics.end_rest(start);
+        }
         if !self.is_restored
             && let Some(rests) = self.restore(start)?
         {
             return Ok(rests);
         }
+        self.work.begin_slice();
         self.stages[0].begin_slice(start);
         let (mut moved, mut now) = self.passes(&clock, start)?;
         // The end of the slice sends what has gathered: batching never adds waiting.
@@ -216,8 +226,9 @@ impl Tasklet {
             return Ok(SliceEnd::Again);
         }
         let is_blocked = self.count_blocked(flushed);
-        let metrics = &self.stages[0].context.metrics;
-        metrics.begin_rest(now, is_blocked);
+        for stage in &self.stages {
+            stage.context.metrics.begin_rest(now, is_blocked);
+        }
         let poll = start.saturating_add(self.turns.idle_poll);
         let next_call = |stage: &Stage| {
             let tends = (stage.has_cut_work() || stage.is_returning()).then_some(poll);
@@ -235,7 +246,8 @@ impl Tasklet {
     fn end_slice(&mut self, took: Duration) -> Result<()> {
         self.at = Place::Stage(0);
         self.stages[0].end_slice()?;
-        self.stages[0].context.metrics.count_slice(took);
+        self.stages[0].context.metrics.note_slice(took);
+        self.work.end_slice(took);
         let Some(inputs) = &mut self.inputs else {
             return Ok(());
         };
@@ -336,17 +348,20 @@ impl Tasklet {
         const MOST_BETWEEN_LOOKS: u32 = 8;
         let (mut between_looks, mut before) = (1, start);
         loop {
-            let mut moved = true;
-            for _ in 0..between_looks {
+            let (mut moved, mut passes) = (true, 0);
+            // The time now, if it is known.
+            let mut known = Some(before);
+            while moved && passes < between_looks {
                 if self.has_to_hear() {
-                    return Ok((true, clock.now()));
+                    let now = clock.now();
+                    self.work.note_passes(passes, now - before);
+                    return Ok((true, now));
                 }
-                moved = self.pass()?;
-                if !moved {
-                    break;
-                }
+                (moved, known) = self.pass(clock, known)?;
+                passes += 1;
             }
-            let now = clock.now();
+            let now = known.unwrap_or_else(|| clock.now());
+            self.work.note_passes(passes, now - before);
             if !moved || now - start >= self.turns.slice {
                 return Ok((moved, now));
             }
@@ -377,10 +392,13 @@ impl Tasklet {
     }
 
     /// Lets each stage do one thing, first to last, so that a chunk passes through the whole chain while it is in the cache.
-    fn pass(&mut self) -> Result<bool> {
+    ///
+    /// `now` is the time if it is known. Returns whether something moved, and the time then if it is known.
+    fn pass(&mut self, clock: &Clock, now: Option<Duration>) -> Result<(bool, Option<Duration>)> {
         let Some(inputs) = &mut self.inputs else {
-            return Ok(false);
+            return Ok((false, now));
         };
+        let mut lap = self.work.begin_pass(clock, now);
         let mut moved = false;
         for at in 0..self.stages.len() {
             self.at = Place::Stage(at);
@@ -389,7 +407,11 @@ impl Tasklet {
                 Some(stage) => Feed::Before(stage),
                 None => Feed::Queues(inputs),
             };
-            moved |= rest[0].step(feed)?;
+            let has_moved = rest[0].step(feed)?;
+            moved |= has_moved;
+            if has_moved && let Some(lap) = &mut lap {
+                self.work.end_stage(at, lap, clock);
+            }
         }
         let last = self.stages.len() - 1;
         let tail = &mut self.stages[last];
@@ -397,7 +419,10 @@ impl Tasklet {
             self.at = Place::Output(lane);
             moved |= edge.drain(&mut tail.outbox, lane, &tail.context.metrics)?;
         }
-        Ok(moved)
+        if moved && let Some(lap) = &mut lap {
+            self.work.end_stage(last, lap, clock);
+        }
+        Ok((moved, lap.map(|lap| lap.at)))
     }
 
     /// Counts a slice that ended because outputs are full, for each stage that waits for room; whether there is one.
@@ -421,7 +446,7 @@ impl Tasklet {
     }
 
     fn lay_panic(&self, payload: &(dyn Any + Send)) -> Error {
-        let said = message(payload);
+        let said = panic_message(payload);
         let index = take_failed_index();
         let error = |what| Error::new(ErrorCode::UserPanic, what);
         match self.at {
@@ -455,6 +480,7 @@ impl Tasklet {
     /// Closes all processors, then drops them, their boxes and the queues' ends with all records in them.
     fn end(&mut self, cut_short: bool) -> SliceEnd {
         self.was_cut_short = cut_short;
+        self.work.end();
         for stage in &mut self.stages {
             // A close that panics must not keep the others from closing.
             quietly(|| stage.close());

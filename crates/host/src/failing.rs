@@ -39,7 +39,12 @@ fn is_away(history: &History, vertex: &str, of: &Labels, now_ms: u64) -> bool {
     if let Some(process) = processes.find(|one| instance(&one.labels) == *of) {
         return process.value == 0.0;
     }
-    let times = [catalogue::BUSY, catalogue::BLOCKED, catalogue::IDLE];
+    let times = [
+        catalogue::BUSY,
+        catalogue::CHAIN,
+        catalogue::BLOCKED,
+        catalogue::IDLE,
+    ];
     let shares = times.iter().map(|metric| {
         let selector = Selector::of(metric.name).with("vertex", vertex);
         let mut curves = history.recent(&selector, PRESENT, at(now_ms)).into_iter();

@@ -218,6 +218,7 @@ fn vertex_top(
         records_in_per_s: sum(catalogue::RECORDS_IN),
         records_out_per_s: sum(catalogue::RECORDS_OUT),
         busy: worst(catalogue::BUSY),
+        busy_cpu: worst(catalogue::BUSY_CPU),
         backpressure: worst(catalogue::BLOCKED),
         waits_for: None,
         idle: worst(catalogue::IDLE),

@@ -16,7 +16,7 @@ pub(crate) struct Load {
     pub(crate) fill: f64,
     /// It fails again and again, and waits to be started again most of the time: it has no queue to speak of, and no time.
     pub(crate) fails: bool,
-    /// Whether it has any time of its own: one that shares a tasklet with the step before it has not.
+    /// Whether it has any time of its own: one that has not been measured has not.
     pub(crate) has_time: bool,
 }
 
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_share_a_tasklet_are_looked_through() {
+    fn steps_that_are_not_measured_are_looked_through() {
         let shared = Load::default();
         let loads = BTreeMap::from([
             ("read", load(0.3, 0.5, 0.0)),

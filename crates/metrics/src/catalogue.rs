@@ -111,7 +111,9 @@ metrics! {
     RECORDS_OUT = "ardea_records_out_total", Counter, INSTANCE, Sum, "records written, over all outputs";
     LATE = "ardea_late_records_total", Counter, INSTANCE, Sum, "records behind the watermark and the allowed lateness";
     BAD = "ardea_bad_records_total", Counter, INSTANCE, Sum, "records set aside or dropped because they could not be dealt with";
-    BUSY = "ardea_busy_seconds_total", Counter, INSTANCE, Sum, "time spent working; steps that share a tasklet share it, and it stands at their first";
+    BUSY = "ardea_busy_seconds_total", Counter, INSTANCE, Sum, "wall-clock time spent working; of steps that share a tasklet, the share of each is estimated from samples";
+    BUSY_CPU = "ardea_busy_cpu_seconds_total", Counter, INSTANCE, Sum, "processor time in the time spent working, estimated from samples; less than that where the step waits, or where other processes take its core";
+    CHAIN = "ardea_chain_seconds_total", Counter, INSTANCE, Sum, "time in which other steps that share its tasklet worked";
     BLOCKED = "ardea_blocked_seconds_total", Counter, INSTANCE, Sum, "time at rest because outputs were full: backpressure";
     IDLE = "ardea_idle_seconds_total", Counter, INSTANCE, Sum, "time at rest with nothing to do";
     BLOCKED_SLICES = "ardea_blocked_slices_total", Counter, INSTANCE, Sum, "slices that found the outputs full";

@@ -147,6 +147,8 @@ impl InstanceReading {
         tell(&m::LATE, counters.late as f64);
         tell(&m::BAD, counters.bad as f64);
         tell(&m::BUSY, counters.busy.as_secs_f64());
+        tell(&m::BUSY_CPU, counters.busy_cpu.as_secs_f64());
+        tell(&m::CHAIN, counters.chain.as_secs_f64());
         tell(&m::BLOCKED, counters.blocked_for.as_secs_f64());
         tell(&m::IDLE, counters.idle_for.as_secs_f64());
         tell(&m::BLOCKED_SLICES, counters.blocked as f64);

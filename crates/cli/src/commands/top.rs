@@ -22,7 +22,7 @@ use crate::status_line::can_redraw;
 use crate::stdout;
 
 /// A heading that begins with `>` is of numbers.
-const VERTICES: [&str; 12] = [
+const VERTICES: [&str; 14] = [
     "vertex",
     ">instances",
     ">in/s",
@@ -31,6 +31,8 @@ const VERTICES: [&str; 12] = [
     ">blocked",
     "waits for",
     ">queue",
+    ">cpu",
+    ">idle",
     ">latency",
     ">behind",
     ">restarts",
@@ -149,6 +151,8 @@ fn of_vertex(top: &VertexTop) -> Vec<String> {
         figure(top.backpressure, percent),
         top.waits_for.clone().unwrap_or_default(),
         figure(top.queue_fill, percent),
+        figure(top.busy_cpu, percent),
+        figure(top.idle, percent),
         figure(top.latency_p99_s, seconds),
         figure(top.lag_s, seconds),
         top.restarts.to_string(),

@@ -58,7 +58,9 @@ impl Tasklet {
                 self.at = Place::Stage(at);
                 let until = last + self.turns.slice.max(CUT_SLICE);
                 moved |= self.stages[at].bring_back(until)?;
-                last = self.stages[at].context.clock.now();
+                let now = self.stages[at].context.clock.now();
+                self.work.note_apart(at, now.saturating_sub(last));
+                last = now;
             }
         }
         self.is_returning = self.stages.iter().any(Stage::is_returning);
@@ -77,6 +79,7 @@ impl Tasklet {
             false => self.wrote_at,
         };
         let mut tended = Tended::default();
+        let mut last = now;
         for at in 0..self.stages.len() {
             let Some(pace) = self.stages[at].pace_of_cuts(now) else {
                 continue;
@@ -90,6 +93,8 @@ impl Tasklet {
             self.at = Place::Stage(at);
             let moved = self.stages[at].tend_cuts(now + slice)?;
             let until = self.stages[at].context.clock.now();
+            self.work.note_apart(at, until.saturating_sub(last));
+            last = until;
             (self.wrote_at, tended.until) = (until, Some(until));
             if moved {
                 tended.go_on(until + pace.pause(slice, true));

@@ -1,9 +1,14 @@
 //! Processors joined by forward edges share a tasklet, and nothing but the speed tells.
 
-use ardea_core::{Dag, Edge, Isolation, Ordinal, Routing, Timestamp};
-use ardea_engine::{ExecutionPlan, Node, NodeConfig};
+use std::time::Duration;
 
-use crate::processors::{Journal, Saw, completes, config, node, numbers, relay, source, watermark};
+use ardea_core::{Dag, Edge, Isolation, Ordinal, Routing, Timestamp};
+use ardea_engine::{ExecutionPlan, JobConfig, Node, NodeConfig};
+
+use crate::processors::{
+    Journal, Saw, completes, config, endless, node, numbers, over, relay, silence, source, until,
+    watermark,
+};
 
 fn chain(journal: &Journal, instances: u32) -> Dag {
     let mut dag = Dag::new();
@@ -91,6 +96,49 @@ fn a_chain_and_its_parts_see_the_same() {
             assert_eq!(job.sum("source", |m| m.records_out), 1_000);
         }
     }
+}
+
+#[test]
+fn each_stage_of_a_chain_has_a_share_of_its_time_and_all_shares_are_the_whole() {
+    let mut dag = Dag::new();
+    let source = dag.vertex(endless("source", 1));
+    let first = dag.vertex(relay("first", 1));
+    let second = dag.vertex(relay("second", 1));
+    for (from, to) in [(source, first), (first, second)] {
+        dag.edge(Edge::between(from, to).routing(Routing::Forward));
+    }
+    let node = node(1);
+    let job = node.submit(&dag, JobConfig::default()).unwrap();
+    assert_eq!(job.plan().tasklets.len(), 1);
+    until("each has worked", || {
+        let reports = job.metrics();
+        reports.iter().all(|one| !one.metrics.busy.is_zero())
+    });
+    job.cancel();
+    over(&job);
+    let reports = job.metrics();
+    let whole: Duration = reports.iter().map(|one| one.metrics.busy).sum();
+    for report in reports {
+        let metrics = report.metrics;
+        assert_eq!(metrics.busy + metrics.chain, whole, "{}", report.vertex);
+        assert!(metrics.busy_cpu <= metrics.busy);
+    }
+}
+
+#[test]
+fn a_chain_rests_as_a_whole() {
+    let mut dag = Dag::new();
+    let source = dag.vertex(silence("source", 1));
+    let step = dag.vertex(relay("step", 1));
+    dag.edge(Edge::between(source, step).routing(Routing::Forward));
+    let node = node(1);
+    let job = node.submit(&dag, JobConfig::default()).unwrap();
+    until("both are idle", || {
+        let reports = job.metrics();
+        reports.iter().all(|one| !one.metrics.idle_for.is_zero())
+    });
+    job.cancel();
+    over(&job);
 }
 
 #[test]
