@@ -34,6 +34,10 @@ struct Savepoints;
 #[doc = include_str!("../../../docs/connectors.md")]
 struct Connectors;
 
+/// `docs/branching.md`
+#[doc = include_str!("../../../docs/branching.md")]
+struct StreamsThatPart;
+
 /// `docs/records.md`
 #[doc = include_str!("../../../docs/records.md")]
 struct RecordsThatTravel;

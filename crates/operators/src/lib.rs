@@ -81,7 +81,7 @@ pub use record_errors::raw_of;
 pub use rolling::RollingP;
 pub use stateless::{
     Either, FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MapTimedP, MergeP,
-    PartitionMapP, SampleP, SplitP, TeeP, TryMapP,
+    PartitionMapP, SampleP, SplitP, TeeMapP, TeeP, TryMapP,
 };
 pub use time::{ArrivalTimeP, EventTime, NativeTimeP, ReplayP, StampP, WatermarkPolicy};
 pub use window::{

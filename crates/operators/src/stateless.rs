@@ -12,6 +12,7 @@ mod partition_map;
 mod sample;
 mod split;
 mod tee;
+mod tee_map;
 mod try_map;
 
 pub use filter::FilterP;
@@ -26,4 +27,5 @@ pub use partition_map::{Either, PartitionMapP};
 pub use sample::SampleP;
 pub use split::SplitP;
 pub use tee::TeeP;
+pub use tee_map::TeeMapP;
 pub use try_map::TryMapP;

@@ -4,13 +4,16 @@ use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
 use ardea_core::{Boundedness, OnError, Ordinal, ProcessorSupplier, supplier};
-use ardea_operators::{Either, PartitionMapP, SplitP, TeeP, TryMapP, raw_of};
+use ardea_operators::{Either, PartitionMapP, SplitP, TeeMapP, TeeP, TryMapP, raw_of};
 
 use crate::step::{Lower, Port};
 use crate::stream::Stream;
 
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
-    /// Two streams with the same records.
+    /// Two streams with the same records. Costs a clone of each record.
+    ///
+    /// Cheaper where the records are large: [`tee_map`](Self::tee_map), if the second stream needs only a part of each record, and
+    /// [`tee_shared`](Self::tee_shared). For more than two streams: [`tee_n`](Self::tee_n).
     ///
     /// ```
     /// use ardea_connect::collections::items;
@@ -29,6 +32,75 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         let first = self.parting("tee", 2, supplier(TeeP::<T>::new));
         let second = first.sibling(1);
         (first, second)
+    }
+
+    /// `N` streams with the same records, by a single step. Costs `N - 1` clones of each record.
+    ///
+    /// ```
+    /// use ardea_connect::collections::items;
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("thrice");
+    /// let [a, b, c] = p.read_from(items(vec![1, 2])).tee_n();
+    /// let all = [a, b, c].map(|stream| stream.collect());
+    /// p.run().unwrap();
+    /// assert_eq!(all.map(|out| out.take()), [[1, 2], [1, 2], [1, 2]]);
+    /// ```
+    pub fn tee_n<const N: usize>(self) -> [Stream<T, B, E>; N]
+    where
+        T: Clone,
+    {
+        const { assert!(N > 0, "a stream cannot become none") };
+        let first: Stream<T, B, E> = self.parting("tee", N, supplier(TeeP::<T>::new));
+        std::array::from_fn(|output| first.sibling(output))
+    }
+
+    /// The stream, and another one of what `f` makes of each record by reference. Nothing is cloned.
+    ///
+    /// Where a branch needs a few fields, as windows and joins do, this costs what copying these fields does.
+    ///
+    /// ```
+    /// use ardea_connect::collections::items;
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("lengths");
+    /// let lines = p.read_from(items(vec!["a".to_string(), "bcd".to_string()]));
+    /// let (lines, lengths) = lines.tee_map(|line| line.len());
+    /// let (lines, lengths) = (lines.collect(), lengths.collect());
+    /// p.run().unwrap();
+    /// assert_eq!((lines.take(), lengths.take()), (vec!["a".to_string(), "bcd".to_string()], vec![1, 3]));
+    /// ```
+    pub fn tee_map<U, F>(self, f: F) -> (Stream<T, B, E>, Stream<U, B, E>)
+    where
+        U: Send + 'static,
+        F: Fn(&T) -> U + Send + Sync + 'static,
+    {
+        let f = Arc::new(f);
+        let make = move || TeeMapP::new(Arc::clone(&f));
+        let first = self.parting("tee-map", 2, supplier(make));
+        let second = first.sibling(1);
+        (first, second)
+    }
+
+    /// Two streams that share each record. Costs an allocation for each record instead of a clone.
+    ///
+    /// On a cluster, records that go to another process are written and read there, and are shared no more.
+    ///
+    /// ```
+    /// use ardea_connect::collections::items;
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("shared");
+    /// let (a, b) = p.read_from(items(vec!["a".to_string(), "bcd".to_string()])).tee_shared();
+    /// let (all, lengths) = (a.collect(), b.map(|line| line.len()).collect());
+    /// p.run().unwrap();
+    /// assert_eq!((all.take().len(), lengths.take()), (2, vec![1, 3]));
+    /// ```
+    pub fn tee_shared(self) -> (Stream<Arc<T>, B, E>, Stream<Arc<T>, B, E>)
+    where
+        T: Sync,
+    {
+        self.map(Arc::new).tee()
     }
 
     /// Parts the stream: records for which `first` is true, and the others.
@@ -58,6 +130,19 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     }
 
     /// Applies `f` to each record and sends the result one way or the other, under different types.
+    ///
+    /// ```
+    /// use ardea_connect::collections::items;
+    /// use ardea_pipeline::{Either, Pipeline};
+    ///
+    /// let p = Pipeline::new("numbers");
+    /// let (numbers, others) = p
+    ///     .read_from(items(vec!["1", "x", "3"]))
+    ///     .partition_map(|text| text.parse::<u32>().map_or(Either::Right(text), Either::Left));
+    /// let (numbers, others) = (numbers.collect(), others.collect());
+    /// p.run().unwrap();
+    /// assert_eq!((numbers.take(), others.take()), (vec![1, 3], vec!["x"]));
+    /// ```
     pub fn partition_map<A, C, F>(self, f: F) -> (Stream<A, B, E>, Stream<C, B, E>)
     where
         A: Send + 'static,
@@ -75,6 +160,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     }
 
     /// Applies `f`, which may fail on a record; `on_error` says what becomes of that record. The job goes on unless it says otherwise.
+    /// A panic of `f` counts as an error of the record.
     ///
     /// ```
     /// use ardea_connect::collections::items;
