@@ -11,8 +11,8 @@ pub struct Average<F> {
 /// The arithmetic mean of `number` over all records; `None` if there are none. Deducts.
 ///
 /// The sum is exact, as [`sum`](crate::sum)'s, so the mean does not depend on order, chunks or
-/// threads either; a NaN among the numbers makes it NaN. A float sum beyond `f64::MAX` makes it
-/// infinite.
+/// threads either; a NaN among the numbers makes it NaN. Of finite numbers it is finite, also where
+/// their sum is beyond `f64::MAX`.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, average};
@@ -79,6 +79,20 @@ mod tests {
             average(|v: &f64| *v)
                 .of_all(&[1.0, f64::NAN])
                 .is_some_and(f64::is_nan)
+        );
+    }
+
+    #[test]
+    fn the_mean_of_finite_numbers_is_finite_though_their_sum_is_not() {
+        let mean = |values: &[f64]| average(|v: &f64| *v).of_all(values).unwrap();
+        assert_eq!(mean(&[f64::MAX; 3]), f64::MAX);
+        assert_eq!(mean(&[f64::MIN; 7]), f64::MIN);
+        assert_eq!(mean(&[f64::MAX, f64::MAX, 0.0, 0.0]), f64::MAX / 2.0);
+        assert_eq!(mean(&[1e308, 1.5e308]), 1.25e308);
+        assert_eq!(mean(&[f64::MAX, f64::MAX, f64::INFINITY]), f64::INFINITY);
+        assert_eq!(
+            mean(&[f64::MIN, f64::MIN, f64::NEG_INFINITY]),
+            f64::NEG_INFINITY
         );
     }
 

@@ -180,6 +180,28 @@ impl ExactSum {
         self.round_all()
     }
 
+    /// The sum divided by `count`, which is at least 1. Finite wherever all values are, also where the sum is not.
+    #[must_use]
+    pub fn mean(&self, count: u64) -> f64 {
+        let (sum, count) = (self.value(), count as f64);
+        let is_beyond = sum.is_infinite() && !self.has_infinity();
+        if !is_beyond {
+            return sum / count;
+        }
+        let (negative, digits) = self.digits();
+        // Without its two lowest digits it is the sum divided by 2⁶⁴. What they held is far below what a float can tell.
+        let mut scaled = [0; DIGITS];
+        scaled[..DIGITS - 2].copy_from_slice(&digits[2..]);
+        let scale = (1u128 << 64) as f64;
+        let magnitude = (round_digits(&scaled) / count * scale).min(f64::MAX);
+        if negative { -magnitude } else { magnitude }
+    }
+
+    fn has_infinity(&self) -> bool {
+        let rest = self.rest.as_deref();
+        rest.is_some_and(|rest| rest.infinite + rest.negative_infinite > 0)
+    }
+
     #[inline]
     fn add_limb(&mut self, index: u8, term: i128) {
         if index == self.index
@@ -246,14 +268,19 @@ impl ExactSum {
 
     /// Rounds the sum over all limbs.
     fn round_all(&self) -> f64 {
+        let (negative, digits) = self.digits();
+        let magnitude = round_digits(&digits);
+        if negative { -magnitude } else { magnitude }
+    }
+
+    /// The sign and the magnitude over all limbs.
+    fn digits(&self) -> (bool, [u32; DIGITS]) {
         let mut limbs = [0i128; DIGITS];
         limbs[usize::from(self.index)] = self.limb;
         for &(index, limb) in self.rest.iter().flat_map(|rest| &rest.limbs) {
             limbs[usize::from(index)] = limb;
         }
-        let (negative, digits) = signed_digits(&limbs);
-        let magnitude = round_digits(&digits);
-        if negative { -magnitude } else { magnitude }
+        signed_digits(&limbs)
     }
 }
 

@@ -102,7 +102,7 @@ macro_rules! floats_are_summands {
 
             #[inline]
             fn mean(acc: &ExactSum, count: u64) -> f64 {
-                acc.value() / count as f64
+                acc.mean(count)
             }
         }
     )*};
