@@ -9,6 +9,9 @@ use ardea_operators::{Either, PartitionMapP, SplitP, TeeMapP, TeeP, TryMapP, raw
 use crate::step::{Lower, Port};
 use crate::stream::Stream;
 
+/// A stream of records that others share.
+type Shared<T, B, E> = Stream<Arc<T>, B, E>;
+
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Two streams with the same records. Costs a clone of each record.
     ///
@@ -96,7 +99,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// p.run().unwrap();
     /// assert_eq!((all.take().len(), lengths.take()), (2, vec![1, 3]));
     /// ```
-    pub fn tee_shared(self) -> (Stream<Arc<T>, B, E>, Stream<Arc<T>, B, E>)
+    pub fn tee_shared(self) -> (Shared<T, B, E>, Shared<T, B, E>)
     where
         T: Sync,
     {
