@@ -18,6 +18,8 @@ pub struct InstanceMetrics {
     records_out: AtomicU64,
     /// Records that came behind the watermark and its allowed lateness.
     late: AtomicU64,
+    /// Records that some of their windows had closed before.
+    late_in_part: AtomicU64,
     /// Records dropped or set aside by this instance because they could not be dealt with.
     bad: AtomicU64,
     /// Nanoseconds of its tasklet's slices in which this instance worked.
@@ -115,6 +117,7 @@ impl Default for InstanceMetrics {
             records_in: AtomicU64::new(0),
             records_out: AtomicU64::new(0),
             late: AtomicU64::new(0),
+            late_in_part: AtomicU64::new(0),
             bad: AtomicU64::new(0),
             busy_nanos: AtomicU64::new(0),
             busy_cpu_nanos: AtomicU64::new(0),
@@ -142,6 +145,8 @@ pub struct MetricsSnapshot {
     pub records_out: u64,
     /// Late records.
     pub late: u64,
+    /// Records that are missing in some of their windows, which had closed, and counted in the others.
+    pub late_in_part: u64,
     /// Bad records.
     pub bad: u64,
     /// Wall-clock time in which it worked. In a chain of several stages it is estimated from samples; the sum over the chain is exact.
@@ -213,6 +218,12 @@ impl InstanceMetrics {
     #[inline]
     pub fn count_late(&self, records: u64) {
         add(&self.late, records);
+    }
+
+    /// Counts records that some of their windows had closed before.
+    #[inline]
+    pub fn count_late_in_part(&self, records: u64) {
+        add(&self.late_in_part, records);
     }
 
     /// Counts bad records.
@@ -347,6 +358,7 @@ impl InstanceMetrics {
             records_in: self.records_in.load(Relaxed),
             records_out: self.records_out.load(Relaxed),
             late: self.late.load(Relaxed),
+            late_in_part: self.late_in_part.load(Relaxed),
             bad: self.bad.load(Relaxed),
             busy: Duration::from_nanos(self.busy_nanos.load(Relaxed)),
             busy_cpu: Duration::from_nanos(self.busy_cpu_nanos.load(Relaxed)),

@@ -110,6 +110,7 @@ metrics! {
     RECORDS_IN = "ardea_records_in_total", Counter, INSTANCE, Sum, "records read, over all inputs";
     RECORDS_OUT = "ardea_records_out_total", Counter, INSTANCE, Sum, "records written, over all outputs";
     LATE = "ardea_late_records_total", Counter, INSTANCE, Sum, "records behind the watermark and the allowed lateness";
+    LATE_IN_PART = "ardea_late_in_part_records_total", Counter, INSTANCE, Sum, "records that are missing in those of their sliding windows which had closed, and counted in the others";
     BAD = "ardea_bad_records_total", Counter, INSTANCE, Sum, "records set aside or dropped because they could not be dealt with";
     BUSY = "ardea_busy_seconds_total", Counter, INSTANCE, Sum, "wall-clock time spent working; of steps that share a tasklet, the share of each is estimated from samples";
     BUSY_CPU = "ardea_busy_cpu_seconds_total", Counter, INSTANCE, Sum, "processor time in the time spent working, estimated from samples; less than that where the step waits, or where other processes take its core";

@@ -145,6 +145,7 @@ impl InstanceReading {
             tell(&m::INSTANCE_PROCESS, f64::from(process));
         }
         tell(&m::LATE, counters.late as f64);
+        tell(&m::LATE_IN_PART, counters.late_in_part as f64);
         tell(&m::BAD, counters.bad as f64);
         tell(&m::BUSY, counters.busy.as_secs_f64());
         tell(&m::BUSY_CPU, counters.busy_cpu.as_secs_f64());

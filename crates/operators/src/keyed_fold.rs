@@ -82,6 +82,9 @@ pub trait KeyedFold: Send + Sync + 'static {
     /// Whether there is a trigger for early results; without one nothing of it is compiled.
     const EARLY: bool = false;
 
+    /// Whether its records are partial results: those of which they are made have been counted.
+    const OF_PARTIALS: bool = false;
+
     /// An empty accumulator.
     fn create(&self) -> Self::Acc;
 
@@ -306,6 +309,7 @@ impl<F: KeyedFold> KeyedFold for FoldPartials<F> {
     type State = ();
 
     const DEDUCTS: bool = F::DEDUCTS;
+    const OF_PARTIALS: bool = true;
 
     accumulators_of!(0);
 

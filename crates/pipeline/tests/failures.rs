@@ -137,6 +137,42 @@ fn late_records_are_counted_and_can_be_had_as_a_stream() {
 }
 
 #[test]
+fn records_that_are_missing_in_some_of_their_windows_are_counted() {
+    // At 31 the windows up to 30 have closed: 25 and 29 are missing in some of theirs. 5 is in none that is open.
+    for (threads, lateness, in_part, late) in
+        [(1, 0, 2, 1), (2, 0, 2, 1), (1, 15, 1, 0), (1, 100, 0, 0)]
+    {
+        let p = Pipeline::new("late in part");
+        let window = Window::sliding(Duration::from_secs(20), Duration::from_secs(10));
+        let counts = p
+            .read_from(items(vec![15i64, 31, 25, 29, 5, 32]))
+            .with_timestamps(
+                |second| Timestamp::from_secs(*second),
+                WatermarkPolicy::in_order(),
+            )
+            .key_by(|_| 0u8)
+            .window(window.allowed_lateness(Duration::from_secs(lateness)))
+            .aggregate("counts", count());
+        counts.write_to(ardea_connect::null::sink());
+        let node = Node::start(NodeConfig {
+            chunk_records: std::num::NonZeroUsize::MIN,
+            ..NodeConfig::with_threads(threads)
+        })
+        .unwrap();
+        let job = p.submit(&node, JobConfig::default()).unwrap();
+        job.join().unwrap();
+        let sum = |counter: fn(&ardea_core::MetricsSnapshot) -> u64| -> u64 {
+            job.metrics()
+                .iter()
+                .map(|report| counter(&report.metrics))
+                .sum()
+        };
+        let counted = (sum(|it| it.late_in_part), sum(|it| it.late));
+        assert_eq!(counted, (in_part, late), "{threads} threads, {lateness} s");
+    }
+}
+
+#[test]
 fn allowed_lateness_corrects_a_result_that_was_already_out() {
     let p = Pipeline::new("corrected");
     let window =

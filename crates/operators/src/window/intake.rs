@@ -32,6 +32,10 @@ pub(crate) struct LateRule {
     /// Records before this may be late.
     suspects: Timestamp,
     metrics: Arc<InstanceMetrics>,
+    /// The windows, if a record may be in several.
+    windows: Option<WindowSpec>,
+    /// Records before this are missing in some of their windows.
+    in_part_before: Timestamp,
 }
 
 /// The time before which records are late at a watermark.
@@ -41,7 +45,10 @@ impl<F: KeyedFold> Intake<F> {
     pub(crate) fn new(spec: WindowSpec) -> Self {
         Intake {
             open: OpenSlices::new(spec),
-            late: LateRule::new(move |watermark| spec.late_before(watermark)),
+            late: LateRule {
+                windows: (!F::OF_PARTIALS).then_some(spec),
+                ..LateRule::new(move |watermark| spec.late_before(watermark))
+            },
         }
     }
 
@@ -90,6 +97,9 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeChunk<'_, F> {
         let Intake { open, late } = self.intake;
         let mut kept = self.kept;
         if open.hold_in_current(rows.times()) && late.told.ahead().is_none() {
+            if let Some(time) = rows.times().first() {
+                late.count_in_part(*time, rows.times().len());
+            }
             take_run(self.fold, feed, open, (rows.values(), 0), kept);
             rows.clear();
             return Ok(());
@@ -115,6 +125,7 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeChunk<'_, F> {
                 .iter()
                 .take_while(|time| open.current_holds(**time))
                 .count();
+            late.count_in_part(times[first], run);
             let records = &rows.values()[first..first + run];
             take_run(self.fold, feed, open, (records, first), kept.as_deref_mut());
             first += run;
@@ -163,6 +174,8 @@ impl LateRule {
             before: Timestamp::MIN,
             suspects: Timestamp::MIN,
             metrics: Arc::default(),
+            windows: None,
+            in_part_before: Timestamp::MIN,
         }
     }
 
@@ -201,6 +214,9 @@ impl LateRule {
             Some(suspect_before) => suspect_before(furthest).max(self.before),
             None => self.before,
         };
+        let now = self.told.now();
+        let windows = self.windows.as_ref();
+        self.in_part_before = windows.map_or(Timestamp::MIN, |it| it.late_in_part_before(now));
     }
 
     /// Whether a record that may be late is late by its time.
@@ -208,6 +224,14 @@ impl LateRule {
         match self.told.ahead() {
             None => time < self.before,
             Some(_) => time < (self.late_before)(self.told.of(key)),
+        }
+    }
+
+    /// Counts records of one slice that was taken, if some of their windows had closed. `time` is one of theirs.
+    #[inline]
+    fn count_in_part(&self, time: Timestamp, records: usize) {
+        if time < self.in_part_before {
+            self.metrics.count_late_in_part(records as u64);
         }
     }
 
@@ -239,17 +263,20 @@ impl LateRule {
         });
         let count = fitting.count();
         let mut guard = RecordGuard::new();
-        let mut late = 0;
+        let (mut late, mut in_part) = (0, 0);
         for (record, time) in rows.drain_front(count) {
             if !admit(&record, time, time < self.suspects) {
                 late += 1;
                 if let Some(lane) = &mut lane {
                     lane.push(record, time);
                 }
+            } else if time < self.in_part_before {
+                in_part += 1;
             }
             guard.advance();
         }
         self.metrics.count_late(late);
+        self.metrics.count_late_in_part(in_part);
         Ok(())
     }
 }

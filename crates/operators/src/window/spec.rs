@@ -266,6 +266,17 @@ impl WindowSpec {
         }
     }
 
+    /// Records before this, unless they are late, are missing in some of their windows at `watermark`: those windows do not change any more.
+    pub(crate) fn late_in_part_before(&self, watermark: Watermark) -> Timestamp {
+        match watermark {
+            Watermark::NONE => Timestamp::MIN,
+            // A record in a single window is late or it is not.
+            _ if self.slices == 1 => Timestamp::MIN,
+            Watermark::END => Timestamp::MAX,
+            _ => self.start_of(self.first_kept(watermark)),
+        }
+    }
+
     /// Records before this are late at `watermark`.
     pub(crate) fn late_before(&self, watermark: Watermark) -> Timestamp {
         match watermark {
