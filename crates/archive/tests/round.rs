@@ -15,7 +15,7 @@ use ardea_control::{
 use ardea_core::{
     Cut, Epoch, Error, ErrorCode, Instance, PartitionId, StateChunk, StateEntry, Waker,
 };
-use ardea_engine::{CutRead, CutReport, CutSink, InstanceName};
+use ardea_engine::{Counted, CutRead, CutReport, CutSink, InstanceName};
 use ardea_grid_net::{Grid, GridConfig};
 use ardea_master::Snapshots;
 use ardea_packing::{ContainerId, InstanceId, JobDemand, Resources};
@@ -156,6 +156,7 @@ impl Worker {
             entries: 1,
             bytes: 1,
             took: Duration::ZERO,
+            counted: Counted::default(),
         };
         self.sink.finish(&self.name, report, chunk);
     }

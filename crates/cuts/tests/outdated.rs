@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ardea_core::{Cut, Epoch, Instance, StateChunk, StateEntry, Timestamp};
 use ardea_cuts::{CutNews, CutPlace, CutTaker, Writers};
-use ardea_engine::{CutReport, CutSink, InstanceName};
+use ardea_engine::{Counted, CutReport, CutSink, InstanceName};
 use ardea_snapshot::{Commit, CutReceipt, MemoryFolder, SnapshotId, SnapshotStore, StoreConfig};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,6 +38,7 @@ fn what_all_instances_call_outdated_is_in_no_later_snapshot_though_one_of_them_w
             entries: chunk.len() as u64,
             bytes: chunk.byte_len() as u64,
             took: Duration::ZERO,
+            counted: Counted::default(),
         };
         taker.finish(&name, report, chunk);
         match told.recv_timeout(PATIENCE).expect("the cut is written") {

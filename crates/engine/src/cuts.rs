@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Cut, Epoch, Error, Instance, PartitionId, Result, StateChunk, Waker};
+use ardea_core::{
+    Cut, Epoch, Error, Instance, MetricsSnapshot, PartitionId, Result, StateChunk, Waker,
+};
 
 use crate::Keepsakes;
 
@@ -34,6 +36,48 @@ pub struct CutReport {
     pub bytes: u64,
     /// How long after it was taken.
     pub took: Duration,
+    /// What the instance had counted when it was taken.
+    pub counted: Counted,
+}
+
+/// Records that an instance has counted since its job was started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counted {
+    /// Records read.
+    pub records_in: u64,
+    /// Records written.
+    pub records_out: u64,
+    /// Late records.
+    pub late: u64,
+    /// Records that are missing in some of their windows.
+    pub late_in_part: u64,
+    /// Bad records.
+    pub bad: u64,
+}
+
+impl Counted {
+    /// The sums of both.
+    pub fn plus(self, other: Counted) -> Counted {
+        Counted {
+            records_in: self.records_in.saturating_add(other.records_in),
+            records_out: self.records_out.saturating_add(other.records_out),
+            late: self.late.saturating_add(other.late),
+            late_in_part: self.late_in_part.saturating_add(other.late_in_part),
+            bad: self.bad.saturating_add(other.bad),
+        }
+    }
+}
+
+impl From<&MetricsSnapshot> for Counted {
+    fn from(metrics: &MetricsSnapshot) -> Self {
+        Counted {
+            records_in: metrics.records_in,
+            records_out: metrics.records_out,
+            late: metrics.late,
+            late_in_part: metrics.late_in_part,
+            bad: metrics.bad,
+        }
+    }
 }
 
 /// Why a cut was not handed over whole.

@@ -99,7 +99,9 @@ mod model;
 pub use config::{JobConfig, NodeConfig, OnInstanceFailure};
 pub use cores::{allowed_cores, pin_to, stand_back};
 pub use crossing::Crossings;
-pub use cuts::{CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, Cuts, InstanceName};
+pub use cuts::{
+    Counted, CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, Cuts, InstanceName,
+};
 pub use deployment::{Begin, Deployment};
 pub use execution_plan::{ExecutionPlan, PlannedTasklet, chains};
 #[cfg(not(loom))]

@@ -22,6 +22,7 @@ use ardea_cuts::{Chore, Housekeeper, Swept};
 use ardea_engine::JobStatus;
 use ardea_snapshot::{Commit, Snapshot, SnapshotId};
 
+use crate::counts::RecordedCounts;
 use crate::failure;
 use crate::home::Home;
 use crate::life::{Beginning, Event, Life, PARTICIPANT, StartFrom, Wish};
@@ -43,6 +44,8 @@ enum Done {
     Finished,
     /// Its state is in the snapshot of the committed epoch.
     Stopped,
+    /// It was to stop, and its last snapshot could not be made in time.
+    Interrupted,
     /// Somebody wanted it to stop at once.
     Cancelled,
     Failed(Error),
@@ -73,6 +76,8 @@ pub(crate) struct Driver<'a> {
     /// Why the last life failed.
     last_error: Option<Error>,
     wish: Option<Wish>,
+    /// When it was asked to stop with a last snapshot.
+    stop_asked: Option<Duration>,
     commands: u64,
     /// What the present life has left at its end can't be written at the moment.
     no_room: Option<NoRoom>,
@@ -115,6 +120,7 @@ impl<'a> Driver<'a> {
             untold: VecDeque::new(),
             last_error: None,
             wish: None,
+            stop_asked: None,
             commands: 0,
             no_room: None,
             saving: Saving::of(home.mailbox()),
@@ -132,6 +138,7 @@ impl<'a> Driver<'a> {
         while !self.is_over() {
             self.happens(EpochsEvent::Tick);
             self.look_for_room();
+            self.look_at_stop();
             match self.events.recv_timeout(TICK) {
                 Ok(event) => self.take(event),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
@@ -192,6 +199,7 @@ impl<'a> Driver<'a> {
             }
             Some(Done::Finished) | None => SurvivalEnd::Completed,
             Some(Done::Stopped) => SurvivalEnd::Stopped,
+            Some(Done::Interrupted) => SurvivalEnd::Interrupted,
             Some(Done::Failed(error)) => return Err(error),
             Some(Done::Cancelled) => {
                 let what = format!("the job {:?} was cancelled", self.with.job.job_name());
@@ -199,11 +207,15 @@ impl<'a> Driver<'a> {
             }
         };
         let recorded = match end {
-            SurvivalEnd::Drained => RecordedEnd::Drained,
-            SurvivalEnd::Stopped => RecordedEnd::Stopped,
-            SurvivalEnd::Completed | SurvivalEnd::CompletedBefore => RecordedEnd::Completed,
+            SurvivalEnd::Drained => Some(RecordedEnd::Drained),
+            SurvivalEnd::Stopped => Some(RecordedEnd::Stopped),
+            SurvivalEnd::Completed | SurvivalEnd::CompletedBefore => Some(RecordedEnd::Completed),
+            // As after the death of the process.
+            SurvivalEnd::Interrupted => None,
         };
-        self.keep_end(recorded)?;
+        if let Some(recorded) = recorded {
+            self.keep_end(recorded)?;
+        }
         let stale = self.home.take_stale();
         self.housekeeper.ask(Chore::Tidy(stale));
         // Another process may go on already: in a later generation.
@@ -334,11 +346,13 @@ impl<'a> Driver<'a> {
         let asked_at = life.ending.filter(|(epoch, _)| *epoch == id.epoch);
         let took = asked_at.map_or(Duration::ZERO, |(_, at)| self.began.elapsed() - at);
         let aligned = life.alignment().into_iter();
+        let counts = life.counts_at_cuts.at(id.epoch);
         Ok(Some(EpochTold {
             took_micros: took.as_micros() as u64,
             aligned_micros: aligned
                 .map(|(vertex, held)| (vertex, held.as_micros() as u64))
                 .collect(),
+            counts: Some(RecordedCounts::from(&counts)),
         }))
     }
 
@@ -380,11 +394,15 @@ impl<'a> Driver<'a> {
         let after = Epoch(self.next.0.saturating_sub(1));
         let snapshot = to.map(|epoch| self.home.snapshot(epoch)).transpose();
         let snapshot = snapshot.map_err(ardea_cuts::waited_for);
+        let counts = to.map(|epoch| self.home.counts_of(epoch));
+        let counts = counts.unwrap_or_default();
+        let counted_before = counts.clone();
         let life = snapshot.and_then(|snapshot| {
             let from = snapshot.as_ref().map(|snapshot| StartFrom {
                 snapshot,
                 was: self.home.states_of(snapshot.id().epoch),
                 states: self.home.states(),
+                counts,
             });
             Life::begin(&self.with, generation, from, after)
         });
@@ -395,7 +413,7 @@ impl<'a> Driver<'a> {
         if paused {
             life.handle.pause();
         }
-        self.shared.lives(&life.handle);
+        self.shared.lives(&life.handle, counted_before);
         if let Some(changes) = life.migrates.clone().filter(|_| self.last_error.is_none()) {
             self.tell(&Notice::Migrates { changes });
         }

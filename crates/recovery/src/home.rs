@@ -18,6 +18,7 @@ use ardea_snapshot::{
 use crate::Survival;
 use crate::bringing::no_savepoint;
 use crate::bucket::check_suitable;
+use crate::counts::JobCounts;
 use crate::lock::FolderLock;
 use crate::notes::noted_in;
 use crate::record::{EpochTold, KeptRecord, RecordFiles, RecordedEnd, Wrote};
@@ -113,6 +114,21 @@ impl Home {
         home.begin(survival.starts_over)?;
         home.bring(survival, counts)?;
         Ok(home)
+    }
+
+    /// What had been counted when this epoch was committed.
+    pub(crate) fn counts_of(&self, epoch: Epoch) -> JobCounts {
+        let told = self
+            .record
+            .as_ref()
+            .and_then(|record| record.told.get(&epoch.0));
+        match told.and_then(|told| told.counts.as_ref()) {
+            Some(counts) => JobCounts::from(counts),
+            None => JobCounts {
+                since: Some(epoch),
+                ..JobCounts::default()
+            },
+        }
     }
 
     /// Takes note that no life of the job is left, and of what somebody who runs it again wants: that it goes on, or that it starts over.

@@ -52,6 +52,7 @@ mod shape;
 
 mod failure;
 
+mod counts;
 mod driver;
 mod life;
 mod surviving;
@@ -66,6 +67,7 @@ pub use bucket::{
     address_of, check_address, is_missing, keep_apart, open_place, open_to_write, part_of,
     place_of_savepoint,
 };
+pub use counts::JobCounts;
 pub use embedded::Embedded;
 pub use failure::{past_damage, recover_command};
 pub use looking::{Looked, LookedSnapshot, look};

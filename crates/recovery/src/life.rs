@@ -14,6 +14,7 @@ use ardea_savepoint::{Dropping, JobStates, StateDiff, diff};
 use ardea_snapshot::{Folder, Snapshot};
 
 use crate::Embedded;
+use crate::counts::{AttemptCounts, JobCounts};
 use crate::driver::SaveWish;
 use crate::shape;
 
@@ -77,6 +78,8 @@ pub(crate) struct StartFrom<'a> {
     pub(crate) was: Option<&'a JobStates>,
     /// What it remembers now.
     pub(crate) states: &'a JobStates,
+    /// What was counted until then.
+    pub(crate) counts: JobCounts,
 }
 
 impl StartFrom<'_> {
@@ -117,6 +120,7 @@ pub(crate) struct Life {
     pub(crate) has_failed: bool,
     /// The epoch that is under way, and when it was asked for.
     pub(crate) ending: Option<(Epoch, Duration)>,
+    pub(crate) counts_at_cuts: AttemptCounts,
     aligned: Alignment,
     /// The end of the job has been told.
     pub(crate) over: Option<JobStatus>,
@@ -140,6 +144,10 @@ impl Life {
             Some(from) => from.check(with)?,
             None => None,
         };
+        let counted_before = from
+            .as_ref()
+            .map(|from| from.counts.clone())
+            .unwrap_or_default();
         let from = from.map(|from| from.snapshot);
         let reading = match from {
             None => None,
@@ -193,6 +201,7 @@ impl Life {
             has_failed: false,
             has_base,
             ending: None,
+            counts_at_cuts: AttemptCounts::from(counted_before),
             aligned: Alignment::default(),
             over: None,
             migrates,

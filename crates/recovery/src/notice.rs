@@ -53,7 +53,7 @@ pub enum Notice {
         from: Option<Epoch>,
         /// Why it failed.
         why: String,
-        /// How often in a row that has happened without an epoch being committed in between.
+        /// How often in a row that has happened without progress.
         in_a_row: u32,
         /// After so long.
         after: Duration,
@@ -93,6 +93,15 @@ pub enum Notice {
     StopDelayed {
         /// Why.
         why: String,
+    },
+    /// The last snapshot before a stop was not made in time: the job ends without it.
+    StopTimedOut {
+        /// The time limit.
+        within: Duration,
+        /// The newest committed epoch, which the job goes on from.
+        epoch: Option<Epoch>,
+        /// Where its snapshot is; none if it ends with this process.
+        place: Option<String>,
     },
     /// What is left at the end, of a step or of the job, can't be written; the job waits until something can be.
     EndNotKept {
@@ -185,6 +194,24 @@ impl fmt::Display for Notice {
                 f,
                 "the last snapshot could not be made, it is tried again (Ctrl-C stops without): {why}"
             ),
+            Notice::StopTimedOut {
+                within,
+                epoch,
+                place,
+            } => {
+                write!(
+                    f,
+                    "is interrupted: its last snapshot could not be made within {within:?} (recovery.stop_within)"
+                )?;
+                match (epoch, place) {
+                    (Some(epoch), Some(place)) => write!(
+                        f,
+                        "; run again, it goes on from the snapshot of epoch {} in {place}",
+                        epoch.0
+                    ),
+                    _ => f.write_str("; run again, it begins with nothing"),
+                }
+            }
             Notice::EndNotKept { why } => write!(
                 f,
                 "has come to an end that can't be kept, and waits until something can be written: {why}"

@@ -15,6 +15,7 @@ use ardea_savepoint::JobStates;
 use ardea_snapshot::{FileName, FileState, Folder, Unsealed, seal, unseal};
 use serde::{Deserialize, Serialize};
 
+use crate::counts::RecordedCounts;
 use crate::requests::fresh_token;
 
 const KIND: &str = "ardea job";
@@ -42,6 +43,9 @@ pub(crate) struct EpochTold {
     pub(crate) took_micros: u64,
     /// By vertex, for how long its slowest instance had waited for inputs that were behind.
     pub(crate) aligned_micros: BTreeMap<String, u64>,
+    /// The records counted until then; none in folders of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) counts: Option<RecordedCounts>,
 }
 
 /// What is written down.

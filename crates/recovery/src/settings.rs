@@ -97,6 +97,13 @@ pub static SURVIVAL_SETTINGS: &[Setting] = &[
         trades: "more outlast longer troubles of what the job talks to, and tell later of those that stay",
     },
     Setting {
+        key: "recovery.stop_within",
+        kind: duration(Duration::from_millis(100), HOUR),
+        default: "20s",
+        about: "how long a first Ctrl-C or SIGTERM waits for a last snapshot, before the job ends without it; in one process",
+        trades: "longer outlasts longer troubles of what the job talks to; a service manager that kills should wait longer than this",
+    },
+    Setting {
         key: "recovery.start_over",
         kind: Kind::Flag,
         default: "false",
@@ -164,6 +171,7 @@ impl Survival {
                 .timeout(resolved.duration("snapshots.timeout")?)
                 .pause(resolved.duration("snapshots.pause")?)
                 .keep(NonZeroUsize::new(keep).unwrap_or(NonZeroUsize::MIN))
+                .stop_within(resolved.duration("recovery.stop_within")?)
                 .attempts(u32::try_from(attempts).unwrap_or(u32::MAX))
                 .start_over(resolved.flag("recovery.start_over")?)
                 .go_back(resolved.flag("recovery.go_back")?),
@@ -205,7 +213,8 @@ mod tests {
             let row = format!("| `{}` {default}", setting.key);
             let book = book
                 .replace("| 1 s |", "| 1s |")
-                .replace("| 1 m |", "| 1m |");
+                .replace("| 1 m |", "| 1m |")
+                .replace("| 20 s |", "| 20s |");
             let book = book.replace("| 100 ms |", "| 100ms |");
             assert!(book.contains(&row), "docs/survival.md should have {row}");
         }
@@ -221,6 +230,7 @@ mod tests {
         let told = survival(&["guarantee=exactly-once"]).unwrap();
         assert_eq!(told.epochs(), Survival::in_memory().epochs());
         assert_eq!(told.attempts, Survival::in_memory().attempts);
+        assert_eq!(told.stops_within, Survival::in_memory().stops_within);
         assert!(!told.starts_over && !told.goes_back);
     }
 
@@ -234,6 +244,7 @@ mod tests {
             "snapshots.pause=4ms",
             "snapshots.keep=5",
             "recovery.attempts=6",
+            "recovery.stop_within=7s",
             "recovery.start_over=on",
             "recovery.go_back=on",
             "recovery.from=a/b",
@@ -245,6 +256,7 @@ mod tests {
         let millis = [told.every, told.timeout, told.pause].map(|time| time.as_millis());
         assert_eq!(millis, [2_000, 3_000, 4]);
         assert_eq!((told.keep.get(), told.attempts), (5, 6));
+        assert_eq!(told.stops_within, Duration::from_secs(7));
         assert!(told.starts_over && told.goes_back);
         assert_eq!(told.from, Some("a/b".into()));
         assert!(told.dropping.has("x", "any") && told.dropping.has("y", "z"));

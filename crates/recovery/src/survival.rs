@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_control::{BackoffConfig, EpochsConfig};
-use ardea_core::Guarantee;
+use ardea_core::{DeadLetters, Guarantee};
 use ardea_savepoint::Dropping;
 use ardea_snapshot::Folder;
 
@@ -18,6 +18,9 @@ const KEEP: NonZeroUsize = NonZeroUsize::new(3).unwrap();
 
 /// Hears what people may want to read.
 type Listener = Arc<dyn Fn(&Notice) + Send + Sync>;
+
+/// Less than orchestrators wait before they kill.
+const STOPS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Where snapshots are.
 #[derive(Clone, Debug)]
@@ -53,10 +56,12 @@ pub struct Survival {
     pub(crate) pause: Duration,
     pub(crate) keep: NonZeroUsize,
     pub(crate) attempts: u32,
+    pub(crate) stops_within: Duration,
     pub(crate) starts_over: bool,
     pub(crate) goes_back: bool,
     pub(crate) from: Option<PathBuf>,
     pub(crate) dropping: Dropping,
+    pub(crate) dead_letters: Option<Arc<DeadLetters>>,
     pub(crate) notices: Option<Listener>,
 }
 
@@ -93,10 +98,12 @@ impl Survival {
             pause: epochs.pause,
             keep: KEEP,
             attempts: 5,
+            stops_within: STOPS_WITHIN,
             starts_over: false,
             goes_back: false,
             from: None,
             dropping: Dropping::nothing(),
+            dead_letters: None,
             notices: None,
         }
     }
@@ -134,6 +141,15 @@ impl Survival {
         Survival { attempts, ..self }
     }
 
+    /// How long [`stop`](crate::SurvivingHandle::stop) tries to make a last snapshot, 20 s unless told. After that the job ends without it, as
+    /// [`Interrupted`](crate::SurvivalEnd::Interrupted).
+    pub fn stop_within(self, stops_within: Duration) -> Self {
+        Survival {
+            stops_within,
+            ..self
+        }
+    }
+
     /// Whether to begin with nothing, whatever is in the folder.
     pub fn start_over(self, starts_over: bool) -> Self {
         Survival {
@@ -161,6 +177,14 @@ impl Survival {
     /// What of the savepoint may be left behind.
     pub fn dropping(self, dropping: Dropping) -> Self {
         Survival { dropping, ..self }
+    }
+
+    /// Takes the dead letters of all attempts of the job; by default they are counted, and the latest kept as a sample.
+    pub fn dead_letters(self, dead_letters: Arc<DeadLetters>) -> Self {
+        Survival {
+            dead_letters: Some(dead_letters),
+            ..self
+        }
     }
 
     /// Has this hear what people may want to read, instead of a line on standard error for each.

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use ardea_core::{DeadLetters, Epoch, Error, ErrorCode, Result};
+use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_cuts::Writers;
 use ardea_engine::{Interruptible, JobHandle, Node, NodeConfig, allowed_cores, end_on_interrupt};
 use ardea_savepoint::{JobStates, SavepointManifest};
 
+use crate::counts::JobCounts;
 use crate::driver::{Driver, SaveWish};
 use crate::home::Home;
 use crate::life::{Beginning, Event, Wish};
@@ -34,6 +35,9 @@ pub enum SurvivalEnd {
     Drained,
     /// It was stopped with a last snapshot. Run again, it goes on from there as if nothing had happened.
     Stopped,
+    /// It was to stop, and its last snapshot could not be made within [`Survival::stop_within`]. Run again, it goes on from the newest
+    /// snapshot before.
+    Interrupted,
 }
 
 /// What a job that survives has come to.
@@ -62,14 +66,26 @@ pub struct Figures {
     pub last: Option<(Epoch, Duration)>,
     /// The epoch that an earlier process had left, from which it went on.
     pub began_from: Option<Epoch>,
+    /// Whether it ends without the last snapshot of a stop, which was not made in time.
+    pub is_interrupted: bool,
+}
+
+/// An attempt at the job.
+struct Attempt {
+    job: JobHandle,
+    /// What was counted before it.
+    counted_before: JobCounts,
 }
 
 /// What a job's driver and its handles share.
 pub(crate) struct Shared {
     name: String,
     events: Sender<Event>,
-    present: Mutex<Option<JobHandle>>,
+    /// The present attempt, or the last one.
+    present: Mutex<Option<Attempt>>,
     figures: Mutex<Figures>,
+    /// What was counted before this process.
+    counted_before: OnceLock<JobCounts>,
     is_cancelled: AtomicBool,
     is_over: AtomicBool,
 }
@@ -80,9 +96,13 @@ impl Shared {
         change(&mut lock(&self.figures))
     }
 
-    /// This is the present life of the job.
-    pub(crate) fn lives(&self, handle: &JobHandle) {
-        *lock(&self.present) = Some(handle.clone());
+    /// This is the present life of the job, which goes on from these counts.
+    pub(crate) fn lives(&self, handle: &JobHandle, counted_before: JobCounts) {
+        self.counted_before.get_or_init(|| counted_before.clone());
+        *lock(&self.present) = Some(Attempt {
+            job: handle.clone(),
+            counted_before,
+        });
         // Somebody may have wanted it a moment before.
         if self.is_cancelled.load(Ordering::SeqCst) {
             handle.cancel();
@@ -96,7 +116,7 @@ impl Shared {
 
     pub(crate) fn drain(&self) {
         if let Some(present) = &*lock(&self.present) {
-            present.drain();
+            present.job.drain();
         }
     }
 }
@@ -114,7 +134,7 @@ impl Interruptible for Shared {
         self.is_cancelled.store(true, Ordering::SeqCst);
         self.ask(Wish::Cancel);
         if let Some(present) = &*lock(&self.present) {
-            present.cancel();
+            present.job.cancel();
         }
     }
 }
@@ -188,7 +208,21 @@ impl SurvivingHandle {
 
     /// The present life of the job, or the last one; none before the first has begun. Its counters begin with it.
     pub fn job(&self) -> Option<JobHandle> {
-        lock(&self.0.present).clone()
+        let present = lock(&self.0.present);
+        present.as_ref().map(|attempt| attempt.job.clone())
+    }
+
+    /// The records counted over all attempts of the job, those of earlier processes included. What is read again after a failure counts once.
+    pub fn counts(&self) -> JobCounts {
+        match &*lock(&self.0.present) {
+            Some(attempt) => attempt.counted_before.clone().with_attempt(&attempt.job),
+            None => JobCounts::default(),
+        }
+    }
+
+    /// The part of [`counts`](Self::counts) that earlier processes have counted.
+    pub fn counts_before(&self) -> JobCounts {
+        self.0.counted_before.get().cloned().unwrap_or_default()
     }
 
     /// What surviving has taken so far.
@@ -242,6 +276,7 @@ impl<'a> Surviving<'a> {
             events: sender,
             present: Mutex::default(),
             figures: Mutex::default(),
+            counted_before: OnceLock::new(),
             is_cancelled: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         };
@@ -297,7 +332,7 @@ impl<'a> Surviving<'a> {
             job: self.job,
             node: self.node,
             guarantee: self.survival.guarantee,
-            dead_letters: Arc::new(DeadLetters::default()),
+            dead_letters: self.survival.dead_letters.clone().unwrap_or_default(),
             folder: Arc::clone(self.home.folder()),
             events: self.shared.events.clone(),
             writers: Writers::start(threads)?,

@@ -11,7 +11,7 @@ use ardea_core::{
 };
 
 use super::{Kind, Phase, Stage, told_before};
-use crate::cuts::{CutEnd, CutReport, CutSink, Fate, InstanceName};
+use crate::cuts::{Counted, CutEnd, CutReport, CutSink, Fate, InstanceName};
 use crate::stage::restoring::Restoring;
 
 /// How many bytes a chunk has, about, when it is handed over.
@@ -91,6 +91,7 @@ struct Writing {
     /// The runtime's own part, until it is written.
     watermark: Option<Watermark>,
     taken_at: Duration,
+    counted: Counted,
     entries: u64,
     bytes: u64,
 }
@@ -162,6 +163,7 @@ impl CutDesk {
                     cut,
                     watermark,
                     taken_at: now,
+                    counted: Counted::from(&context.metrics.snapshot()),
                     entries: 0,
                     bytes: 0,
                 });
@@ -316,6 +318,7 @@ impl CutDesk {
             entries: writing.entries,
             bytes: writing.bytes,
             took: context.clock.now() - writing.taken_at,
+            counted: writing.counted,
         };
         let metrics = &context.metrics;
         metrics.count_cut(report.entries, report.bytes, report.took);

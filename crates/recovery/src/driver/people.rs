@@ -1,5 +1,7 @@
 //! What people want of a job, and what they are told.
 
+use std::time::Duration;
+
 use ardea_control::{CommandId, EpochNotDone, EpochsCommand, EpochsEvent, EpochsNote, SafeMode};
 use ardea_core::{Epoch, Error};
 
@@ -25,6 +27,7 @@ impl Driver<'_> {
             Wish::Stop if self.wish == Some(Wish::Stop) => {}
             Wish::Stop => {
                 self.wish = Some(Wish::Stop);
+                self.stop_asked = Some(self.began.elapsed());
                 match self.life.as_ref().is_some_and(|life| life.has_begun) {
                     true => self.command(EpochsCommand::Stop),
                     // Nothing has been done since that would have to be kept.
@@ -32,6 +35,22 @@ impl Driver<'_> {
                 }
             }
         }
+    }
+
+    /// Ends the job without a last snapshot, if that could not be made in time.
+    pub(super) fn look_at_stop(&mut self) {
+        let within = self.survival.stops_within;
+        let waits = |asked: Duration| self.began.elapsed().saturating_sub(asked);
+        if self.done.is_some() || self.stop_asked.is_none_or(|asked| waits(asked) < within) {
+            return;
+        }
+        self.tell(&Notice::StopTimedOut {
+            within,
+            epoch: self.home.committed(),
+            place: self.home.lasting_place(),
+        });
+        self.shared.figures(|figures| figures.is_interrupted = true);
+        self.is_done(Done::Interrupted);
     }
 
     pub(super) fn command(&mut self, command: EpochsCommand) {

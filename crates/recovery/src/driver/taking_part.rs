@@ -82,6 +82,8 @@ impl Driver<'_> {
             }
             LifeEvent::Cuts(CutNews::Saved(of, report, receipt)) => {
                 let Cut { epoch, is_last, .. } = report.cut;
+                life.counts_at_cuts
+                    .saved(&of, epoch, is_last, report.counted);
                 life.gathering.saved(&of, epoch, is_last, *receipt);
             }
             LifeEvent::Cuts(CutNews::GaveUp(cut, error)) => self.gave_up(cut, error),
