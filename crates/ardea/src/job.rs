@@ -27,16 +27,17 @@
 //!
 //! | command line | what it does |
 //! |---|---|
-//! | `numbers [ARGS]`, `numbers run [OPTIONS] [ARGS]` | runs the job in this process; Ctrl-C drains it, or, with a `guarantee`, stops it so that it goes on when it is run again |
+//! | `numbers [ARGS]`, `numbers run [OPTIONS] [ARGS]` | runs the job in this process, as `ardea run` does: with progress on a terminal and a summary, as JSON with `--json`; Ctrl-C drains it, or, with a `guarantee`, stops it so that it goes on when it is run again |
 //! | `numbers snapshots FOLDER` | shows the snapshots in a folder |
 //! | `numbers savepoint FOLDER --to PLACE` | writes a savepoint of the job in a folder |
+//! | `numbers savepoint inspect PLACE` | shows a savepoint |
 //! | `numbers diff OLD [ARGS]` | tells what would become of a savepoint's states, or of those in a folder |
 //! | `numbers plan [OPTIONS] [ARGS]` | shows its graph, and how it would be packed |
 //! | `numbers submit [OPTIONS] [ARGS]` | submits it to a cluster |
 //! | `numbers upgrade --name JOB [OPTIONS] [ARGS]` | has it follow the program of a job on a cluster, with its state |
 //! | `numbers help` | explains this |
 //!
-//! In reading order: [`main`](fn@main) reads the command line (`arguments`); [`Embedded`] and `embedded` run a job here; [`demand`] says what
+//! In reading order: [`main`](fn@main) reads the command line (`arguments`); [`console`](crate::console) runs an [`Embedded`] job here; [`demand`] says what
 //! it asks for, [`check_settings`] whether settings can be meant; [`Prepared`] is a job that is known to fit, [`submit`] brings it to a [`Target`], such as a [`RestTarget`].
 //!
 //! # Invariants
@@ -48,8 +49,8 @@
 mod arguments;
 mod check;
 mod console;
+mod dead_letters;
 mod demand;
-mod embedded;
 mod failure;
 mod files;
 mod keeps;
@@ -71,8 +72,10 @@ mod words;
 mod worker;
 
 pub use ardea_recovery::Embedded;
+pub(crate) use check::check_here;
 pub use check::{check_forms, check_settings, unknown_names};
 pub use console::{Console, told};
+pub(crate) use dead_letters::of_process as open_dead_letters;
 pub use demand::demand;
 pub use failure::{exit_code, told_as_json, told_as_text};
 pub use files::packaged;

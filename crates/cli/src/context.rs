@@ -1,15 +1,15 @@
 //! What every command is given: the global options, and who listens to Ctrl-C.
 
+use ardea::cluster::Modules;
+use ardea::console::{Interrupts, RunSettings, Supervisor};
 use ardea::job::{read_settings_over, resolver, schema};
-use ardea::recovery::Survival;
 use ardea_api::ClusterSettings;
 use ardea_connect::live_table::Screen;
 use ardea_core::settings::{ConfigFile, Flag, Resolved};
 use ardea_engine::{NodeConfig, allowed_cores};
 
 use crate::args::{Global, Where};
-use crate::failure::{Failure, Notice, print_notice};
-use crate::interrupts::Interrupts;
+use crate::failure::Failure;
 
 /// The options of every command.
 pub struct Context {
@@ -62,21 +62,21 @@ impl Context {
         Ok(config)
     }
 
-    /// What a job that runs here promises, if it promises anything; what is told of it goes where notices go.
-    pub fn survival(&self) -> Result<Option<Survival>, Failure> {
+    /// The settings of a run in this process, on that node.
+    pub fn run_settings(&self, node: NodeConfig) -> Result<RunSettings, Failure> {
         let settings = self.settings_with(None)?;
-        let survival = Survival::from_settings(&settings)?;
-        let is_json = self.json;
-        if survival.is_none() && settings.written().contains_key("snapshots.folder") {
-            let vain =
-                "snapshots.folder means nothing without a guarantee: --set guarantee=exactly-once";
-            print_notice(Notice::Warning, vain, is_json);
+        Ok(RunSettings::of(&settings, node, &Modules::builtin())?)
+    }
+
+    /// What runs and reports on jobs in this process.
+    pub fn supervisor(&self) -> Supervisor {
+        Supervisor {
+            interrupts: self.interrupts.clone(),
+            json: self.json,
+            quiet: self.quiet,
+            verbose: self.verbose,
+            progress: self.progress,
         }
-        Ok(survival.map(|survival| {
-            survival.on_notice(move |notice| {
-                print_notice(Notice::Warning, &notice.to_string(), is_json)
-            })
-        }))
     }
 
     /// The cluster that the options and settings name.

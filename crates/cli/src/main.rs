@@ -6,11 +6,10 @@
 //! * `args`: the command line; `own_options`: what of it stands behind a job's name;
 //! * `commands`: what each does;
 //! * `context`: what every command is given;
-//! * `supervise`: a job from its start to its summary, `surviving` one that survives, with `interrupts` (Ctrl-C), the `keyboard` below live tables, `progress` and `summary`, and what these
-//!   two look at: the `shape` of the job, and `rates`;
+//! * `supervise`: a job from its start to its summary, by [`ardea::console`];
 //! * `reach`: a cluster, and its answers;
-//! * `failure`: errors as a person or a program reads them, and the exit codes;
-//! * `stdout`, `output_file`, `figures`, `columns`: where results go, and how numbers and tables are printed.
+//! * `failure`: errors of the command line, and the exit codes;
+//! * `stdout`, `output_file`: where results go, and how numbers and tables are printed.
 //!
 //! # Invariants
 //!
@@ -20,24 +19,14 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod columns;
 mod commands;
 mod context;
 mod failure;
-mod figures;
-mod interrupts;
-mod keyboard;
 mod output_file;
 mod own_options;
-mod progress;
-mod rates;
 mod reach;
-mod shape;
-mod status_line;
 mod stdout;
-mod summary;
 mod supervise;
-mod surviving;
 mod topology_file;
 mod unattended;
 
@@ -45,6 +34,7 @@ use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use ardea::console::columns;
 use clap::Parser;
 
 use args::Args;

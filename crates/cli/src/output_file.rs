@@ -8,7 +8,7 @@ use ardea_connect::files::{Compression, PartFile};
 use ardea_core::Error;
 
 use crate::failure::Failure;
-use crate::interrupts::Interrupts;
+use ardea::console::Interrupts;
 
 /// Lets `write` fill `path`, `-` being standard output.
 ///

@@ -20,6 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod setting;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -29,6 +31,8 @@ use std::time::{Duration, Instant};
 use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode, Result};
 use ardea_filesystem::Shown;
 use serde::Serialize;
+
+pub use setting::{DEAD_LETTER_SETTINGS, DeadLetterConfig, DeadLetterPlace};
 
 /// The dead letters of a job, each appended to the file at `path` as a line of JSON.
 ///
@@ -41,15 +45,27 @@ use serde::Serialize;
 /// # Errors
 /// [`ErrorCode::WriteFailed`] if the file can't be opened; later, on the job, if it can't be written.
 pub fn to_file(path: impl AsRef<Path>) -> Result<DeadLetters> {
+    to_bounded_file(path, u64::MAX)
+}
+
+/// As [`to_file`], with a limit on the size of the file in bytes. Letters that no longer fit are not written, but counted by
+/// [`DeadLetters::unwritten`].
+///
+/// # Errors
+/// As [`to_file`].
+pub fn to_bounded_file(path: impl AsRef<Path>, most_bytes: u64) -> Result<DeadLetters> {
     let path = path.as_ref();
     let file = open(path).map_err(|error| cannot_write(path, error))?;
+    let length = file.metadata().map_err(|error| cannot_write(path, error))?;
     let log = Mutex::new(Log {
         path: path.to_path_buf(),
         file,
+        length: length.len(),
+        most_bytes,
         synced: Instant::now(),
         dirty: false,
     });
-    Ok(DeadLetters::with_receiver(move |letter| {
+    Ok(DeadLetters::with_bounded_receiver(move |letter| {
         log.lock()
             .unwrap_or_else(PoisonError::into_inner)
             .append(&letter)
@@ -62,6 +78,9 @@ const SYNC_PERIOD: Duration = Duration::from_millis(100);
 struct Log {
     path: PathBuf,
     file: File,
+    /// In bytes.
+    length: u64,
+    most_bytes: u64,
     synced: Instant,
     dirty: bool,
 }
@@ -79,7 +98,8 @@ struct Line<'a> {
 }
 
 impl Log {
-    fn append(&mut self, letter: &DeadLetter) -> Result<()> {
+    /// Appends a letter. Returns whether there was room for it.
+    fn append(&mut self, letter: &DeadLetter) -> Result<bool> {
         let raw = std::str::from_utf8(&letter.raw).ok();
         let line = Line {
             vertex: &letter.vertex,
@@ -92,15 +112,24 @@ impl Log {
             .map_err(io::Error::from)
             .and_then(|mut bytes| {
                 bytes.push(b'\n');
-                self.file.write_all(&bytes)?;
-                self.dirty = true;
-                if self.synced.elapsed() >= SYNC_PERIOD {
-                    self.sync()
-                } else {
-                    Ok(())
-                }
+                self.write(&bytes)
             });
         outcome.map_err(|error| cannot_write(&self.path, error))
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<bool> {
+        let length = self.length.saturating_add(line.len() as u64);
+        if length > self.most_bytes {
+            // A shorter letter behind it could fit: but then the file would say nothing of the gap.
+            self.most_bytes = self.length;
+            return Ok(false);
+        }
+        self.file.write_all(line)?;
+        (self.length, self.dirty) = (length, true);
+        if self.synced.elapsed() >= SYNC_PERIOD {
+            self.sync()?;
+        }
+        Ok(true)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -194,6 +223,24 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert!(lines[1].ends_with("\"raw\":\"text\"}"), "{text}");
         assert!(lines[2].ends_with("\"raw_base64\":\"/wA=\"}"), "{text}");
+    }
+
+    #[test]
+    fn letters_beyond_the_limit_are_counted_and_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bad.jsonl");
+        let line = 1 + "{\"vertex\":\"v\",\"origin\":\"in:1\",\"reason\":\"bad\",\"raw\":\"text\"}"
+            .len() as u64;
+        for run in 1..=2 {
+            let letters = to_bounded_file(&path, 3 * line).unwrap();
+            for _ in 0..2 {
+                letters
+                    .handle(OnError::DeadLetter, || letter(b"text"))
+                    .unwrap();
+            }
+            assert_eq!(letters.unwritten(), run - 1);
+        }
+        assert_eq!(fs::metadata(&path).unwrap().len(), 3 * line);
     }
 
     #[test]

@@ -53,14 +53,17 @@ impl DeadLetter {
     }
 }
 
-/// Takes every dead letter of a job; called on the thread that met it, and may block for backpressure.
-type Receiver = dyn Fn(DeadLetter) -> Result<()> + Send + Sync;
+/// Takes every dead letter of a job, and returns whether it had room for it; called on the thread that met it, and may block for
+/// backpressure.
+type Receiver = dyn Fn(DeadLetter) -> Result<bool> + Send + Sync;
 
 /// The dead letters of one job: counted, the first and the latest ones kept as a sample, and all of them handed on if someone listens.
 #[derive(Default)]
 pub struct DeadLetters {
     count: AtomicU64,
     dropped: AtomicU64,
+    /// Letters that the receiver had no room for.
+    unwritten: AtomicU64,
     first: OnceLock<DeadLetter>,
     sample: Mutex<VecDeque<DeadLetter>>,
     receiver: Option<Arc<Receiver>>,
@@ -76,6 +79,14 @@ impl DeadLetters {
     /// Hands every letter to `receiver` as well.
     pub fn with_receiver(
         receiver: impl Fn(DeadLetter) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        DeadLetters::with_bounded_receiver(move |letter| receiver(letter).map(|()| true))
+    }
+
+    /// Hands every letter to `receiver` as well, which returns whether it had room for it. Letters without room are counted by
+    /// [`unwritten`](Self::unwritten).
+    pub fn with_bounded_receiver(
+        receiver: impl Fn(DeadLetter) -> Result<bool> + Send + Sync + 'static,
     ) -> Self {
         DeadLetters {
             receiver: Some(Arc::new(receiver)),
@@ -113,8 +124,10 @@ impl DeadLetters {
     }
 
     fn keep(&self, mut letter: DeadLetter) -> Result<()> {
-        if let Some(receiver) = &self.receiver {
-            receiver(letter.clone())?;
+        if let Some(receiver) = &self.receiver
+            && !receiver(letter.clone())?
+        {
+            self.unwritten.fetch_add(1, Ordering::Relaxed);
         }
         self.count.fetch_add(1, Ordering::Relaxed);
         letter.raw.truncate(Self::SAMPLE_BYTES);
@@ -136,6 +149,11 @@ impl DeadLetters {
     /// How many records were dropped because their step said so.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The number of letters that the receiver had no room for. They are part of [`count`](Self::count).
+    pub fn unwritten(&self) -> u64 {
+        self.unwritten.load(Ordering::Relaxed)
     }
 
     /// The first letter, which often tells most, with the first [`SAMPLE_BYTES`](Self::SAMPLE_BYTES) of its record.
@@ -188,6 +206,15 @@ mod tests {
         assert_eq!(letters.sample().len(), DeadLetters::SAMPLE);
         assert_eq!(letters.sample()[0].origin, "in.csv:150");
         assert_eq!(letters.first().unwrap().origin, "in.csv:0");
+    }
+
+    #[test]
+    fn letters_that_the_receiver_has_no_room_for_are_counted() {
+        let letters = DeadLetters::with_bounded_receiver(|letter| Ok(letter.raw.len() < 3));
+        for n in 0..5 {
+            letters.handle(OnError::DeadLetter, || letter(n)).unwrap();
+        }
+        assert_eq!((letters.count(), letters.unwritten()), (5, 2));
     }
 
     #[test]

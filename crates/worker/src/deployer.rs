@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use ardea_control::{Change, EpochsAgentAction, Generation, Order, Run};
-use ardea_core::{Error, ErrorCode, MessageReport, Result, VertexId, Waker};
+use ardea_core::{DeadLetters, Error, ErrorCode, MessageReport, Result, VertexId, Waker};
 use ardea_engine::{
     Begin, Crossings, Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node,
     OnInstanceFailure, Site,
@@ -87,6 +87,7 @@ pub(crate) struct Deployer<'a> {
     pub(crate) failures: Arc<Failures>,
     /// Where cuts are kept, if the program keeps any.
     pub(crate) cuts: Option<Arc<dyn CutKeeper>>,
+    pub(crate) dead_letters: Arc<DeadLetters>,
     /// How often in a row an instance that fails is made anew, where the job allows that.
     pub(crate) instance_restarts: u32,
     /// Wakes it by [`Command::Look`]; holds the way to itself weakly, so that the driver's end is heard.
@@ -355,6 +356,7 @@ impl<'a> Work<'a> {
         let layout = layout(&names, change, instances, self.with.here)?;
         let ends: Arc<dyn Crossings> = Arc::<WorkerCrossings>::clone(&crossings);
         let config = JobConfig {
+            dead_letters: Arc::clone(&self.with.dead_letters),
             on_failure: match (program.may_lose_instances, self.with.instance_restarts) {
                 (false, _) | (_, 0) => OnInstanceFailure::FailJob,
                 // What one has lost, all have to go back behind.

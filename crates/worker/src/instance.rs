@@ -129,7 +129,11 @@ pub(crate) enum FromInstance {
         why: String,
     },
     /// What it has counted so far that its stand-in can't.
-    Counted { late: u64, bad: u64 },
+    Counted {
+        late: u64,
+        late_in_part: u64,
+        bad: u64,
+    },
     /// What became so far of the messages of its source.
     Messages(Box<MessageCounts>),
 }

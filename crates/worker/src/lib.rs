@@ -45,7 +45,7 @@
 //!         Some(start) => {
 //!             let sinks = ardea_metrics::MetricsSinks::builtin();
 //!             let transports = ardea_worker::Transports::builtin();
-//!             run(&start, job, Surroundings { finder, sinks, transports, tls: None, command: None, cuts: None })
+//!             run(&start, job, Surroundings { finder, sinks, transports, tls: None, command: None, cuts: None, dead_letters: Arc::default() })
 //!         }
 //!         None => Ok(println!("{} was not started by a scheduler", job.name())),
 //!     }

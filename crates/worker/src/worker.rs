@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, mpsc as blocking};
 
 use ardea_control::{Credentials, JobRef, WorkerAgent, WorkerId, WorkerStart};
-use ardea_core::{Clock, Error, ErrorCode, Result, Token, Waker};
+use ardea_core::{Clock, DeadLetters, Error, ErrorCode, Result, Token, Waker};
 use ardea_courier::{Greeting, Security, THREADS_STAY};
 use ardea_engine::{Job, Node};
 use ardea_exchange::{Identity, LinkConfig, WorkerNumber};
@@ -50,6 +50,8 @@ pub struct Surroundings {
     pub command: Option<Vec<OsString>>,
     /// Where the job's snapshots are kept, if it has a guarantee.
     pub cuts: Option<Arc<dyn CutKeeper>>,
+    /// Where dead letters of this process go.
+    pub dead_letters: Arc<DeadLetters>,
 }
 
 /// Runs as the worker of a container until its master tells it to leave, or it is asked to end by SIGTERM or SIGINT. That the process
@@ -61,7 +63,7 @@ pub struct Surroundings {
 pub fn run(start: &WorkerStart, job: &dyn Job, surroundings: Surroundings) -> Result<()> {
     if let Some(start) = InstanceStart::from_environment()? {
         ardea_output::attend(Role::Follows)?;
-        return run_instance(&start, job, &surroundings.transports, surroundings.tls);
+        return run_instance(&start, job, surroundings);
     }
     ardea_output::attend(Role::Rotates)?;
     let clock = Clock::system();
@@ -147,6 +149,7 @@ impl<'a> Setup<'a> {
             processes,
             failures,
             cuts: surroundings.cuts.clone(),
+            dead_letters: Arc::clone(&surroundings.dead_letters),
         };
         let outcome = std::thread::scope(|scope| {
             let deploying = std::thread::Builder::new()

@@ -20,6 +20,8 @@ pub(super) enum Command {
     Snapshots(PathBuf),
     /// Write a savepoint of the job in this folder.
     Savepoint(PathBuf),
+    /// Show the savepoint in this folder.
+    Inspect(PathBuf),
     /// Tell what would become of what is kept in this folder.
     Diff(PathBuf),
     /// Print what the job remembers.
@@ -51,6 +53,8 @@ pub(super) struct Options {
     pub(super) detach: bool,
     pub(super) json: bool,
     pub(super) quiet: bool,
+    pub(super) verbose: bool,
+    pub(super) progress: bool,
     pub(super) check: bool,
 }
 
@@ -66,7 +70,15 @@ const WITH_VALUE: [(&str, &str); 9] = [
     ("--to", "FOLDER"),
     ("--within", "DURATION"),
 ];
-const WITHOUT: [&str; 5] = ["--detach", "--json", "--quiet", "--check", "--help"];
+const WITHOUT: [&str; 7] = [
+    "--detach",
+    "--json",
+    "--quiet",
+    "--verbose",
+    "--progress",
+    "--check",
+    "--help",
+];
 
 impl Arguments {
     /// Of what follows the program's name. Without a command, all is the job's.
@@ -131,6 +143,7 @@ impl Arguments {
                 }
                 None if value.is_none() && WITHOUT.contains(&name) => arguments.flag(name),
                 None if word == "-q" => arguments.options.quiet = true,
+                None if word == "-v" => arguments.options.verbose = true,
                 None if word == "-h" => arguments.command = Command::Help,
                 None => return Err(unknown(word)),
             }
@@ -142,10 +155,23 @@ impl Arguments {
     /// The folder that a command is about.
     fn take_folder(&mut self) -> Result<()> {
         let lacking = |what: &str| Err(refuse(what.to_string(), None));
+        if let (Command::Savepoint(_), [word, folder]) = (&self.command, &self.of_job[..])
+            && word == "inspect"
+        {
+            self.command = Command::Inspect(PathBuf::from(folder));
+            return Ok(());
+        }
         match &mut self.command {
-            Command::Snapshots(folder) | Command::Savepoint(folder) => match &self.of_job[..] {
+            Command::Snapshots(folder) => match &self.of_job[..] {
                 [one] => *folder = PathBuf::from(one),
-                _ => return lacking("snapshots and savepoint need one folder"),
+                _ => return lacking("snapshots needs the folder of a job"),
+            },
+            Command::Savepoint(folder) => match &self.of_job[..] {
+                [one] if one == "inspect" => {
+                    return lacking("savepoint inspect needs the folder of a savepoint");
+                }
+                [one] => *folder = PathBuf::from(one),
+                _ => return lacking("savepoint needs the folder of a job"),
             },
             Command::Diff(old) if old.as_os_str().is_empty() => {
                 return lacking("diff needs the folder of a savepoint or of a job");
@@ -166,6 +192,8 @@ impl Arguments {
             "--detach" => self.options.detach = true,
             "--json" => self.options.json = true,
             "--quiet" => self.options.quiet = true,
+            "--verbose" => self.options.verbose = true,
+            "--progress" => self.options.progress = true,
             "--check" => self.options.check = true,
             _ => self.command = Command::Help,
         }
@@ -225,6 +253,7 @@ Usage:
                                      the one before comes back
   {program} snapshots FOLDER         show the snapshots of a job (snapshots.folder)
   {program} savepoint FOLDER --to F  write a savepoint of the job in that folder, whether it runs or not
+  {program} savepoint inspect FOLDER show a savepoint
   {program} diff OLD [ARGS]          tell what would become of each state of a savepoint, or of the job in a folder
   {program} states [ARGS]            print what the job remembers, as JSON
   {program} help                     print this
@@ -239,10 +268,13 @@ Options:
   --within DURATION upgrade: how long it may take to commit an epoch; a minute unless told
   --file PATH       submit: a file or folder that goes along; may be given several times
   --detach          submit, upgrade: don't wait until it runs
-  --check           snapshots: read all, and verify it
+  --check           snapshots, savepoint inspect: read all, and verify it
   --to FOLDER       savepoint: where it is to be; a folder that is empty or isn't there
-  --json            print results as JSON on standard output, errors as JSON on standard error
-  -q, --quiet       print no progress
+  --json            print results, and the summary of a run, as JSON on standard output; errors and notices as
+                    JSON on standard error
+  -q, --quiet       print neither progress nor a summary
+  -v, --verbose     run: list every step in the summary
+  --progress        run: print progress every second where standard error is no terminal
 
 Examples:
   {program} run --set guarantee=exactly-once --set snapshots.folder=state/{program}
@@ -287,6 +319,8 @@ mod tests {
         assert_eq!(arguments.of_job, ["in.txt", "--json"]);
         assert_eq!(read("run --json -- --detach").unwrap().of_job, ["--detach"]);
         assert_eq!(read("plan -").unwrap().of_job, ["-"]);
+        let options = read("run -v --progress").unwrap().options;
+        assert!(options.verbose && options.progress && !options.quiet);
     }
 
     #[test]
@@ -311,6 +345,11 @@ mod tests {
         assert_eq!(arguments.of_job, ["book.txt", "--top", "3"]);
         assert!(arguments.options.json && read("diff").is_err());
         assert_eq!(read("states -- a").unwrap().of_job, ["a"]);
+        let arguments = read("savepoint inspect saved --check").unwrap();
+        assert_eq!(arguments.command, Command::Inspect("saved".into()));
+        assert!(arguments.options.check);
+        let error = read("savepoint inspect").unwrap_err();
+        assert!(error.to_string().contains("savepoint inspect"), "{error}");
     }
 
     #[test]

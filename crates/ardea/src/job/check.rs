@@ -10,6 +10,7 @@ use ardea_core::{Error, Result};
 use ardea_scheduler::{SLURM_OPTIONS, slurm_options};
 use ardea_state_manager::StateUrl;
 
+use super::dead_letters;
 use crate::cluster::{Modules, store_options};
 
 const PACKING: &str = "cluster.packing";
@@ -62,7 +63,20 @@ pub fn check_forms(
             Err(_) => Ok(()),
         }
     })?;
+    dead_letters::check(resolved)?;
     ardea_worker::check_settings(resolved)
+}
+
+/// Checks the settings of a run in this process that are texts: metrics sinks and the place of dead letters.
+///
+/// # Errors
+/// As [`check_settings`].
+pub(crate) fn check_here(resolved: &Resolved, modules: &Modules) -> Result<()> {
+    checked(resolved, SINKS, |list| {
+        modules.sinks.check_names(list)?;
+        modules.sinks.check(list)
+    })?;
+    dead_letters::check(resolved)
 }
 
 /// The settings that name what these modules have not, each with the error that says so: a packing policy, a transport or metrics sinks,
@@ -136,6 +150,7 @@ mod tests {
             ("slurm.options=-p long", "--partition"),
             ("metrics.sinks=prom", "prometheus"),
             ("worker.ports=abc", "7400-7499"),
+            ("dead_letters=kafka:x", "where dead letters go"),
             ("worker.bind=a b", "the address"),
             ("worker.transport=udp", "choose one of: tcp"),
         ] {

@@ -1,20 +1,18 @@
 //! The program.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use ardea_api::ClusterSettings;
 use ardea_core::settings::parse_duration;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::Job;
-use ardea_recovery::{Embedded, KeptStates, SAVING, Survival, savepoint};
+use ardea_recovery::{Embedded, KeptStates, SAVING, savepoint};
 use ardea_savepoint::Dropping;
 
 use super::arguments::{Arguments, Command, Options, help};
 use super::console::{Console, told};
-use super::embedded::{self, End};
-use super::failure::{exit_code, told_as_json, told_as_text};
 use super::kept::KeptJob;
 use super::kept_settings::KeptSettings;
 use super::prepare::{Prepared, Wanted};
@@ -26,9 +24,7 @@ use super::upgrade::{UPGRADES_WITHIN, told_of_upgrade, upgrade};
 use super::words::words;
 use super::worker::{as_worker, work};
 use crate::cluster::{Modules, as_host, be_host};
-
-/// The exit code of a job that a first Ctrl-C brought to an early end.
-const ENDED_EARLY: u8 = 4;
+use crate::console::{Failure, RunSettings, Supervisor, print, print_json};
 
 /// The whole program: reads the command line, and runs, shows or submits the job that `describe` makes of the arguments which are the
 /// job's own. In a container of a cluster it is the worker of that job. See [`ardea::job`](crate::job) for the commands.
@@ -36,7 +32,7 @@ const ENDED_EARLY: u8 = 4;
 /// `describe` is called in every process of the job, with the same arguments, and has to describe the same job.
 pub fn main<J, F>(describe: F) -> ExitCode
 where
-    J: Job + Embedded,
+    J: Job + Embedded + 'static,
     F: Fn(&[String]) -> Result<J>,
 {
     main_with(Modules::builtin(), describe)
@@ -47,42 +43,28 @@ where
 /// Settings choose them by name, as in `--set cluster.packing=by-rack`.
 pub fn main_with<J, F>(modules: Modules, describe: F) -> ExitCode
 where
-    J: Job + Embedded,
+    J: Job + Embedded + 'static,
     F: Fn(&[String]) -> Result<J>,
 {
     let mut is_json = false;
-    let given = words(std::env::args_os().skip(1));
-    let outcome = given.and_then(|given| run(&given, modules, &describe, &mut is_json));
-    let (error, code) = match outcome {
-        Ok(End::Completed) => return ExitCode::SUCCESS,
-        Ok(End::Early) => return ExitCode::from(ENDED_EARLY),
-        // Whoever read the output has seen enough: a normal end.
-        Err(error) if error.code() == ErrorCode::OutputClosed => return ExitCode::SUCCESS,
-        Err(error) => {
-            let code = exit_code(&error);
-            (error, code)
-        }
-    };
-    let text = match is_json {
-        true => format!("{}\n", told_as_json(&error, code)),
-        false => told_as_text(&error),
-    };
-    // If standard error is closed there is nobody to tell.
-    let _ = io::stderr().write_all(text.as_bytes());
-    ExitCode::from(code)
+    let given = words(std::env::args_os().skip(1)).map_err(Failure::from);
+    match given.and_then(|given| run(&given, modules, &describe, &mut is_json)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(is_json),
+    }
 }
 
-fn run<J: Job + Embedded>(
+fn run<J: Job + Embedded + 'static>(
     given: &[String],
     modules: Modules,
     describe: &dyn Fn(&[String]) -> Result<J>,
     is_json: &mut bool,
-) -> Result<End> {
+) -> Result<(), Failure> {
     if let Some(start) = as_host()? {
-        return be_host(start, modules).map(|()| End::Completed);
+        return Ok(be_host(start, modules)?);
     }
     if let Some(start) = as_worker()? {
-        return work(start, &describe(given)?, &modules).map(|()| End::Completed);
+        return Ok(work(start, &describe(given)?, &modules)?);
     }
     let Arguments {
         command,
@@ -91,32 +73,29 @@ fn run<J: Job + Embedded>(
     } = Arguments::read(given)?;
     *is_json = options.json;
     if command == Command::Help {
-        return print(&help(&own_name())).map(|()| End::Completed);
+        return print(&help(&own_name()));
     }
     let (mut resolved, node, mut cluster) = read_settings(options.config.as_deref(), &options.set)?;
     match &command {
-        Command::Snapshots(folder) => {
-            return snapshots(folder, &options).map(|()| End::Completed);
-        }
-        Command::Savepoint(folder) => {
-            return save(folder, &options).map(|()| End::Completed);
+        Command::Snapshots(folder) => return snapshots(folder, &options),
+        Command::Savepoint(folder) => return save(folder, &options),
+        Command::Inspect(folder) => {
+            return tell_savepoint(&SavedJob::look(folder, options.check)?, &options);
         }
         _ => {}
     }
     let job = describe(&of_job)?;
     match &command {
-        Command::States => return print_json(&remembered(&job)?).map(|()| End::Completed),
+        Command::States => return print_as_json(&remembered(&job)?),
         Command::Diff(old) => {
             let dropping = Dropping::listed(resolved.text("recovery.drop")?);
-            return compare(old, &job, &dropping, &options).map(|()| End::Completed);
+            return compare(old, &job, &dropping, &options);
+        }
+        Command::Run => {
+            let settings = RunSettings::of(&resolved, node, &modules)?;
+            return run_here(job, settings, &options);
         }
         _ => {}
-    }
-    if command == Command::Run {
-        return match Survival::from_settings(&resolved)? {
-            Some(survival) => embedded::run_surviving(&job, node, &survival),
-            None => embedded::run(&job, node),
-        };
     }
     cluster.api = options.at.clone().or(cluster.api);
     let mut kept = Vec::new();
@@ -139,33 +118,61 @@ fn run<J: Job + Embedded>(
     };
     let prepared = Prepared::of(&wanted, &cluster, &resolved, &modules)?;
     match command {
-        Command::Plan => plan(&prepared, &options)?,
-        Command::Upgrade => follow(&prepared, kept, &cluster, &options, &modules)?,
-        _ => bring(&prepared, &cluster, &options, &modules)?,
+        Command::Plan => plan(&prepared, &options),
+        Command::Upgrade => follow(&prepared, kept, &cluster, &options, &modules),
+        _ => bring(&prepared, &cluster, &options, &modules),
     }
-    Ok(End::Completed)
 }
 
-fn snapshots(folder: &Path, options: &Options) -> Result<()> {
+/// Runs the job in this process. Interrupts are its own until it has ended.
+fn run_here<J: Embedded + 'static>(
+    job: J,
+    settings: RunSettings,
+    options: &Options,
+) -> Result<(), Failure> {
+    let supervisor = Supervisor {
+        json: options.json,
+        quiet: options.quiet,
+        verbose: options.verbose,
+        progress: options.progress,
+        ..Supervisor::listen()?
+    };
+    let outcome = supervisor.run(Arc::new(job), settings);
+    supervisor.interrupts.release();
+    outcome
+}
+
+fn snapshots(folder: &Path, options: &Options) -> Result<(), Failure> {
     let kept = KeptJob::look(folder, options.check)?;
     match options.json {
         true => print_json(&kept.to_json())?,
         false => print(&kept.to_string())?,
     }
-    kept.damage().map_or(Ok(()), Err)
+    kept.damage().map_or(Ok(()), |error| Err(error.into()))
 }
 
-fn save(folder: &Path, options: &Options) -> Result<()> {
+fn save(folder: &Path, options: &Options) -> Result<(), Failure> {
     let to = options.to.clone().unwrap_or_default();
     let saved = SavedJob::written(&to, savepoint(folder, &to, SAVING)?);
     match options.json {
-        true => print_json(&saved.to_json()),
         false if options.quiet => Ok(()),
+        _ => tell_savepoint(&saved, options),
+    }
+}
+
+fn tell_savepoint(saved: &SavedJob, options: &Options) -> Result<(), Failure> {
+    match options.json {
+        true => print_json(&saved.to_json()),
         false => print(&saved.to_string()),
     }
 }
 
-fn compare(old: &Path, job: &dyn Embedded, dropping: &Dropping, options: &Options) -> Result<()> {
+fn compare(
+    old: &Path,
+    job: &dyn Embedded,
+    dropping: &Dropping,
+    options: &Options,
+) -> Result<(), Failure> {
     let (kept, own) = (KeptStates::look(old)?, remembered(job)?);
     let place = old.display().to_string();
     let found = Comparison::of((&place, &kept), (job.job_name(), &own), dropping);
@@ -173,13 +180,13 @@ fn compare(old: &Path, job: &dyn Embedded, dropping: &Dropping, options: &Option
         true => print_json(&found.to_json())?,
         false => print(&found.to_string())?,
     }
-    found.check()
+    Ok(found.check()?)
 }
 
-fn plan(prepared: &Prepared, options: &Options) -> Result<()> {
+fn plan(prepared: &Prepared, options: &Options) -> Result<(), Failure> {
     let plans = prepared.plans();
     match options.json {
-        true => print_json(&plans),
+        true => print_as_json(&plans),
         false => print(&plans.to_string()),
     }
 }
@@ -189,7 +196,7 @@ fn bring(
     cluster: &ClusterSettings,
     options: &Options,
     modules: &Modules,
-) -> Result<()> {
+) -> Result<(), Failure> {
     let mut console = Console::of_process(options.quiet || options.json);
     let target = connect(cluster, &prepared.job().name, modules)?;
     let patience = (!options.detach).then_some(cluster.patience);
@@ -198,7 +205,7 @@ fn bring(
     })?;
     console.clear();
     match options.json {
-        true => print_json(&submitted),
+        true => print_as_json(&submitted),
         false if options.quiet => Ok(()),
         false => print(&told(&submitted)),
     }
@@ -210,7 +217,7 @@ fn follow(
     cluster: &ClusterSettings,
     options: &Options,
     modules: &Modules,
-) -> Result<()> {
+) -> Result<(), Failure> {
     let patience = match &options.within {
         Some(text) => parse_duration(text).map_err(|why| {
             let what = format!("--within {text} is no time");
@@ -227,7 +234,7 @@ fn follow(
     upgraded.kept_settings = kept;
     console.clear();
     match options.json {
-        true => print_json(&upgraded),
+        true => print_as_json(&upgraded),
         false if options.quiet => Ok(()),
         false => print(&told_of_upgrade(&upgraded)),
     }
@@ -256,20 +263,11 @@ fn own_program() -> Result<PathBuf> {
     })
 }
 
-fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    let text = serde_json::to_string(value).map_err(|error| {
+fn print_as_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let value = serde_json::to_value(value).map_err(|error| {
         Error::new(ErrorCode::Internal, "the result is no JSON")
             .because(error)
             .hint("please report this")
     })?;
-    print(&format!("{text}\n"))
-}
-
-fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Error::new(ErrorCode::OutputClosed, "nobody reads"),
-        _ => Error::new(ErrorCode::WriteFailed, "cannot write to standard output").because(error),
-    })
+    print_json(&value)
 }

@@ -4,6 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use ardea_api::{ClusterSettings, with_clusters};
+use ardea_connect::dead_letters::DEAD_LETTER_SETTINGS;
 use ardea_control::WORKER_START_VARIABLE;
 use ardea_core::Result;
 use ardea_core::settings::{ConfigFile, Flag, Resolved, Resolver, Schema};
@@ -12,10 +13,11 @@ use ardea_metrics::METRICS_SETTINGS;
 use ardea_recovery::SURVIVAL_SETTINGS;
 use ardea_worker::WORKER_SETTINGS;
 
-/// All settings of programs that run and submit jobs: of the node, of what survives, of workers and their metrics, and of clusters.
+/// All settings of programs that run and submit jobs: of the node, of what survives, of dead letters, of workers and their metrics, and of clusters.
 pub fn schema() -> Schema {
     let of_processes = Schema::of(NODE_SETTINGS)
         .and(SURVIVAL_SETTINGS)
+        .and(DEAD_LETTER_SETTINGS)
         .and(METRICS_SETTINGS);
     with_clusters(of_processes.and(WORKER_SETTINGS))
 }

@@ -16,6 +16,7 @@ use ardea_shelter::{RemoteShelter, Shelter};
 use ardea_state_manager::{StateManager, StateOptions};
 use ardea_worker::{FinderFactory, MasterFinder, Surroundings};
 
+use super::dead_letters;
 use super::locate::open_state;
 use crate::cluster::Modules;
 
@@ -46,6 +47,7 @@ pub fn work(start: WorkerStart, job: &dyn Job, modules: &Modules) -> Result<()> 
         tls,
         command: None,
         cuts: FolderKeeper::of(&start, Some(shelter))?,
+        dead_letters: Arc::new(dead_letters::of_container(&start)?),
     };
     ardea_worker::run(&start, job, surroundings)
 }

@@ -25,7 +25,7 @@ pub fn until(what: &str, told: impl Fn() -> String, mut is_so: impl FnMut() -> b
 pub struct Arena(TempDir);
 
 impl Arena {
-    /// With orders and visits in six files each, in the order of their times.
+    /// With orders and visits in six files each, in the order of their times, and a line that is none.
     pub fn new() -> Self {
         let arena = Arena(
             tempfile::Builder::new()
@@ -40,7 +40,11 @@ impl Arena {
                     format!("{},{},{}\n", number * step % 23, number * step, number)
                 });
                 let path = arena.path().join(name).join(format!("{file}.csv"));
-                fs::write(path, lines.collect::<String>()).unwrap();
+                let mut text: String = lines.collect();
+                if (name, file) == ("orders", 3) {
+                    text += "broken\n";
+                }
+                fs::write(path, text).unwrap();
             }
         }
         fs::write(arena.path().join("news"), "").unwrap();

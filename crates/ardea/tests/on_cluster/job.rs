@@ -8,7 +8,7 @@ use ardea::prelude::*;
 /// What a line tells: whose it is, when it happened in milliseconds, and how much.
 type Event = (u32, i64, u64);
 
-fn event(line: String) -> Option<Event> {
+fn event(line: &str) -> Option<Event> {
     let mut parts = line.split(',');
     let event = (
         parts.next()?.parse().ok()?,
@@ -36,7 +36,10 @@ pub fn describe(args: &[String]) -> Result<Pipeline> {
     let read = |name: &str| {
         let source = files::lines(from.join(name)).parallelism(many(3)).build();
         p.read_from(source)
-            .flat_map(event)
+            .try_map(
+                |line| event(line).ok_or("it is no event"),
+                OnError::DeadLetter,
+            )
             .with_timestamps(time, WatermarkPolicy::in_order())
     };
     let (summed, joined) = read("orders").tee();

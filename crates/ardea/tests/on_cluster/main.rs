@@ -104,11 +104,21 @@ fn a_pipeline_gives_over_three_containers_what_it_gives_embedded() {
     ));
     assert!(plan.contains("stay together: "), "{plan}");
     assert!(plan.contains("in 3 containers"), "{plan}");
+    let submit = format!("submit {CLUSTER} --set job.containers=3");
     arena.succeed(&format!(
-        "submit {CLUSTER} --set job.containers=3 -- {{}} {{}}/spread"
+        "{submit} --set dead_letters={{}}/bad -- {{}} {{}}/spread"
     ));
     check_results(&arena, &expected);
     check_end(&arena);
+    let bad = std::fs::read_dir(arena.path().join("bad")).unwrap();
+    let files = bad.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    let letters: Vec<String> = files.collect();
+    assert_eq!(letters.len(), 3, "each container has a file: {letters:?}");
+    let all = letters.concat();
+    assert!(
+        all.lines().count() == 1 && all.contains("\"raw\":\"broken\""),
+        "{all}"
+    );
     let told = arena.told();
     assert_eq!(told.matches("the job is over").count(), 3, "{told}");
 }

@@ -12,10 +12,10 @@ use crate::columns::table;
 use crate::commands::list::lasted;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::figures::{counted, moment, since};
 use crate::reach::Reached;
 use crate::stdout;
 use crate::unattended::Remembered;
+use ardea::console::figures::{counted, moment, since};
 
 /// How many of the latest notes are shown unless all are asked for.
 const NOTES: usize = 10;

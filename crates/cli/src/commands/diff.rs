@@ -20,7 +20,10 @@ pub fn run(args: &DiffArgs, context: &Context) -> Result<(), Failure> {
     let new = of_new(&args.new, &args.args)?;
     let dropping = Dropping::listed(context.settings_of(None)?.text("recovery.drop")?);
     let place = args.old.display().to_string();
-    let found = Comparison::of((&place, &old), (&args.new, &new), &dropping);
+    // A program is its job, whatever its file is called.
+    let is_program = Path::new(&args.new).is_file();
+    let name = if is_program { &new.job } else { &args.new };
+    let found = Comparison::of((&place, &old), (name, &new), &dropping);
     match context.json {
         true => stdout::print_json(&found.to_json())?,
         false => stdout::print(&found.to_string())?,

@@ -9,11 +9,11 @@ use serde_json::json;
 
 use crate::args::GenerateArgs;
 use crate::context::Context;
-use crate::failure::{Failure, print_error};
-use crate::figures::grouped;
+use crate::failure::{Failure, of_nexmark, print_error};
 use crate::output_file::write_whole;
-use crate::status_line::Showing;
 use crate::stdout;
+use ardea::console::Showing;
+use ardea::console::figures::grouped;
 
 use counted::Counted;
 
@@ -28,10 +28,14 @@ pub fn run(args: &GenerateArgs, context: &Context) -> Result<(), Failure> {
     };
     let is_stdout = args.output == Path::new("-");
     let written = write_whole(&args.output, &context.interrupts, |writer| {
-        let mut counted = Counted::new(writer, args.events, Showing::of(context, is_stdout));
+        let mut counted = Counted::new(
+            writer,
+            args.events,
+            Showing::of(&context.supervisor(), is_stdout),
+        );
         let outcome = write_jsonl(config, &mut counted);
         counted.clear();
-        Ok(outcome?)
+        outcome.map_err(of_nexmark)
     })?;
     if context.json && !is_stdout {
         return stdout::print_json(

@@ -9,10 +9,10 @@ use crate::args::ListArgs;
 use crate::columns::table;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
-use crate::figures::{counted, duration, moment, since};
 use crate::reach::Reached;
 use crate::stdout;
 use crate::unattended::Remembered;
+use ardea::console::figures::{counted, duration, moment, since};
 
 /// How much is told of a problem in a line, in letters; `describe` tells all of it.
 const MOST_LETTERS: usize = 80;

@@ -14,9 +14,9 @@ use crate::args::{
 use crate::columns::table;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
-use crate::figures::{counted, grouped};
 use crate::reach::Reached;
 use crate::stdout;
+use ardea::console::figures::{counted, grouped};
 
 /// How long to wait before changes that broke off are asked for again.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);

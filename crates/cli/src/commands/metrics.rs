@@ -12,9 +12,9 @@ use crate::args::MetricsArgs;
 use crate::columns::table;
 use crate::context::Context;
 use crate::failure::{Failure, Notice, print_notice};
-use crate::figures::{duration, moment};
 use crate::reach::Reached;
 use crate::stdout;
+use ardea::console::figures::{duration, moment};
 
 /// Prints the latest values, or those of a time.
 pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {

@@ -16,10 +16,10 @@ use crate::args::TopArgs;
 use crate::columns::table;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
-use crate::figures::{duration, short};
 use crate::reach::Reached;
-use crate::status_line::can_redraw;
 use crate::stdout;
+use ardea::console::can_redraw;
+use ardea::console::figures::{duration, short};
 
 /// A heading that begins with `>` is of numbers.
 const VERTICES: [&str; 14] = [

@@ -7,8 +7,8 @@ use crate::args::TwinsArgs;
 use crate::columns::table;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::figures::{duration, grouped};
 use crate::stdout;
+use ardea::console::figures::{duration, grouped};
 
 /// Prints a line a copy.
 pub fn run(args: &TwinsArgs, context: &Context) -> Result<(), Failure> {

@@ -76,6 +76,7 @@ pub fn run(disguise: Disguise) -> Result<()> {
         tls: None,
         command: None,
         cuts: None,
+        dead_letters: Arc::default(),
     };
     ardea_worker::run(&start, &job, surroundings)
 }

@@ -87,6 +87,7 @@ fn the_help_documents_every_exit_code() {
         "  3    ",
         "  4    drained",
         "  5    ",
+        "  6    ",
         "  130  ",
     ] {
         assert!(help.contains(line), "{line:?} is not in {help}");
@@ -113,7 +114,7 @@ fn the_readme_and_the_guide_explain_exit_codes_in_the_words_of_the_help() {
             );
             count += 1;
         }
-        assert_eq!(count, 7, "{text}");
+        assert_eq!(count, 8, "{text}");
     }
 }
 

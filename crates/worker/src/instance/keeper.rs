@@ -69,6 +69,7 @@ struct State {
     parallelisms: ardea_engine::Parallelisms,
     is_stopped: bool,
     late: u64,
+    late_in_part: u64,
     bad: u64,
     /// What became of the messages of this process's source, and of those of the processes before it.
     messages: Option<MessageCounts>,
@@ -89,6 +90,7 @@ impl Kept {
                 parallelisms: start.parallelisms.clone(),
                 is_stopped: false,
                 late: 0,
+                late_in_part: 0,
                 bad: 0,
                 messages: None,
                 messages_before: MessageCounts::default(),
@@ -115,10 +117,10 @@ impl Kept {
         self.state().process
     }
 
-    /// What processes have counted so far: late and bad records.
-    pub(super) fn counted(&self) -> (u64, u64) {
+    /// What processes have counted so far: records late, late in part, and bad.
+    pub(super) fn counted(&self) -> [u64; 3] {
         let state = self.state();
-        (state.late, state.bad)
+        [state.late, state.late_in_part, state.bad]
     }
 
     /// What became of the messages of its source, if it is one that counts them.
@@ -317,9 +319,14 @@ fn spawn(
 fn hear(kept: &Kept, line: &[u8], failure: &mut Option<(String, Option<ErrorCode>)>) {
     match serde_json::from_slice(line) {
         Ok(FromInstance::Failed { code, why }) => *failure = Some((why, ErrorCode::named(&code))),
-        Ok(FromInstance::Counted { late, bad }) => {
+        Ok(FromInstance::Counted {
+            late,
+            late_in_part,
+            bad,
+        }) => {
             let mut state = kept.state();
             state.late += late;
+            state.late_in_part += late_in_part;
             state.bad += bad;
             let stand_in = state.stand_in.clone();
             drop(state);

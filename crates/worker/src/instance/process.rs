@@ -14,7 +14,6 @@ use ardea_engine::{
     Begin, Crossings, Deployment, Job, JobConfig, JobStatus, Node, Parallelisms, Placement, Site,
 };
 use ardea_exchange::{Identity, LinkConfig, Transport, WorkerNumber};
-use ardea_tls::Tls;
 
 use super::cut_out::CutOut;
 use super::{FromInstance, InstanceStart, ToInstance, site_of};
@@ -24,7 +23,8 @@ use crate::network::{NetworkEvent, NetworkThread, PeerAddress, Tell};
 use crate::plan::Names;
 use crate::settings::WorkerConfig;
 use crate::start::{exchange_cluster, read_token};
-use crate::transports::{TransportSetup, Transports};
+use crate::transports::TransportSetup;
+use crate::worker::Surroundings;
 
 /// How often it tells what it has counted, at least.
 const TELL_EVERY: Duration = Duration::from_millis(500);
@@ -45,8 +45,7 @@ enum News {
 pub(crate) fn run_instance(
     start: &InstanceStart,
     job: &dyn Job,
-    transports: &Transports,
-    tls: Option<Tls>,
+    surroundings: Surroundings,
 ) -> Result<()> {
     ignore_signals()?;
     let container = std::io::stdin().as_fd().try_clone_to_owned();
@@ -58,7 +57,7 @@ pub(crate) fn run_instance(
         .name("ardea-container".into())
         .spawn(move || listen(told, &from_container))
         .map_err(no_container)?;
-    let outcome = Running::start(start, job, (transports, tls), &news)
+    let outcome = Running::start(start, job, surroundings, &news)
         .and_then(|running| running.run(&container, &happens));
     if let Err(error) = &outcome {
         let (code, why) = (error.code().as_str().to_owned(), error.to_string());
@@ -116,7 +115,7 @@ struct Running {
     own: (VertexId, u32),
     site: Site,
     container: Site,
-    counted: (u64, u64),
+    counted: [u64; 3],
     /// What was told of messages last.
     messages: MessageCounts,
 }
@@ -125,7 +124,7 @@ impl Running {
     fn start(
         start: &InstanceStart,
         job: &dyn Job,
-        (transports, tls): (&Transports, Option<Tls>),
+        surroundings: Surroundings,
         news: &Sender<News>,
     ) -> Result<Self> {
         let program = job.program(&start.parallelisms)?;
@@ -143,10 +142,10 @@ impl Running {
         let node = Node::start(config.node.clone())?;
         let setup = TransportSetup {
             is_protected: token.is_some(),
-            tls,
+            tls: surroundings.tls,
         };
         // The container listens by the same one.
-        let transport = transports.make(&config.transport, &setup)?;
+        let transport = surroundings.transports.make(&config.transport, &setup)?;
         let sites = (site, container);
         let network = connect(start, &config, sites, (token, transport), &node, news)?;
         let cut = CutOut::of(&program.dag, vertex)?;
@@ -165,7 +164,11 @@ impl Running {
         let places = names.around(own, (site, container), &start.parallelisms);
         // Before the instance runs: what it posts has to find its way.
         mail.place(&places, &BTreeSet::from([container]), &node)?;
-        let deployment = node.deploy(&cut.dag, JobConfig::named(&name), layout, ends, begin)?;
+        let config = JobConfig {
+            dead_letters: surroundings.dead_letters,
+            ..JobConfig::named(&name)
+        };
+        let deployment = node.deploy(&cut.dag, config, layout, ends, begin)?;
         let look = news.clone();
         deployment.when_changed(Waker::new(move || drop(look.send(News::Look))));
         Ok(Running {
@@ -177,7 +180,7 @@ impl Running {
             own,
             site,
             container,
-            counted: (0, 0),
+            counted: [0; 3],
             messages: MessageCounts::default(),
         })
     }
@@ -223,13 +226,19 @@ impl Running {
 
     fn tell_counted(&mut self, container: &UnixStream) {
         let instances = self.deployment.instances().into_iter();
-        let counted = instances.fold((0, 0), |sum, it| {
-            (sum.0 + it.metrics.late, sum.1 + it.metrics.bad)
+        let counted = instances.fold([0; 3], |sum, it| {
+            let own = [it.metrics.late, it.metrics.late_in_part, it.metrics.bad];
+            [0, 1, 2].map(|at| sum[at] + own[at])
         });
         if counted != self.counted {
-            let (late, bad) = (counted.0 - self.counted.0, counted.1 - self.counted.1);
+            let [late, late_in_part, bad] = [0, 1, 2].map(|at| counted[at] - self.counted[at]);
             self.counted = counted;
-            tell(container, &FromInstance::Counted { late, bad });
+            let counted = FromInstance::Counted {
+                late,
+                late_in_part,
+                bad,
+            };
+            tell(container, &counted);
         }
         let mut reports = self.mail.messages().into_iter();
         if let Some(report) = reports.find(|report| report.instance == self.own.1)

@@ -40,7 +40,7 @@ pub(super) struct StandInP {
     drained_at: Option<Duration>,
     was_paused: bool,
     /// What the process has counted, as far as it is counted here.
-    counted: (u64, u64),
+    counted: [u64; 3],
 }
 
 /// What it knows of its place.
@@ -136,7 +136,7 @@ impl StandInP {
             owes_idle: false,
             drained_at: None,
             was_paused: false,
-            counted: (0, 0),
+            counted: [0; 3],
         }
     }
 
@@ -269,10 +269,12 @@ impl StandInP {
         let Some(process) = &self.process else {
             return;
         };
-        let (late, bad) = process.counted();
-        self.about.metrics.count_late(late - self.counted.0);
-        self.about.metrics.count_bad(bad - self.counted.1);
-        self.counted = (late, bad);
+        let counted = process.counted();
+        let [late, late_in_part, bad] = [0, 1, 2].map(|at| counted[at] - self.counted[at]);
+        self.about.metrics.count_late(late);
+        self.about.metrics.count_late_in_part(late_in_part);
+        self.about.metrics.count_bad(bad);
+        self.counted = counted;
     }
 
     fn has_ended(&self) -> bool {

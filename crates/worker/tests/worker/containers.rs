@@ -48,6 +48,7 @@ fn surroundings(finder: Box<FinderFactory>) -> Surroundings {
         tls: None,
         command: Some(own_command()),
         cuts: None,
+        dead_letters: Arc::default(),
     }
 }
 

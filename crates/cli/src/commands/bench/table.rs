@@ -4,7 +4,7 @@ use ardea_bench::Report;
 use ardea_bench::report::Field;
 use serde_json::Value;
 
-use crate::figures::grouped;
+use ardea::console::figures::grouped;
 
 /// What stands for a figure that could not be measured.
 const NONE: &str = "–";

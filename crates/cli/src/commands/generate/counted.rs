@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use crate::figures::short;
-use crate::status_line::{Showing, StatusLine};
+use ardea::console::figures::short;
+use ardea::console::{Showing, StatusLine};
 
 /// Passes events on, and shows how many there have been.
 pub struct Counted<'a> {

@@ -20,9 +20,9 @@ use super::{
 };
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::keyboard::Keyboard;
 use crate::reach::runtime;
-use crate::status_line::{GAP, terminal_columns};
+use ardea::console::Keyboard;
+use ardea::console::{GAP, terminal_columns};
 
 /// How many columns of the vertices stay together where a terminal is too narrow for all; the others become a table of their own.
 const FIRST_COLUMNS: usize = 8;

@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGQUIT, SIGTSTP};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-use crate::interrupts::Interrupts;
+use super::interrupts::Interrupts;
 
 /// How often is looked whether the tables are gone.
 const LOOK: Duration = Duration::from_millis(50);

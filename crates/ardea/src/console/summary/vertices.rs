@@ -5,19 +5,21 @@ use std::time::Duration;
 use ardea_core::Timestamp;
 use serde_json::{Value, json};
 
-use crate::columns::table;
-use crate::figures::{duration, grouped};
-use crate::shape::VertexShape;
+use crate::console::columns::table;
+use crate::console::figures::{duration, grouped};
+use crate::console::shape::VertexShape;
 
 /// Sums over the instances of a vertex.
 pub(super) struct VertexSummary {
     pub(super) name: String,
     pub(super) is_source: bool,
+    pub(super) is_sink: bool,
     pub(super) is_main: bool,
     pub(super) instances: u32,
     pub(super) records_in: u64,
     pub(super) records_out: u64,
     pub(super) late: u64,
+    pub(super) late_in_part: u64,
     pub(super) bad: u64,
     pub(super) busy: Duration,
     pub(super) busy_cpu: Duration,
@@ -35,11 +37,13 @@ impl VertexSummary {
         VertexSummary {
             name: vertex.name.to_string(),
             is_source: vertex.is_source,
+            is_sink: vertex.is_sink,
             is_main: vertex.is_main,
             instances: 0,
             records_in: 0,
             records_out: 0,
             late: 0,
+            late_in_part: 0,
             bad: 0,
             busy: Duration::ZERO,
             busy_cpu: Duration::ZERO,
@@ -57,6 +61,7 @@ impl VertexSummary {
         self.records_in += metrics.records_in;
         self.records_out += metrics.records_out;
         self.late += metrics.late;
+        self.late_in_part += metrics.late_in_part;
         self.bad += metrics.bad;
         self.busy += metrics.busy;
         self.busy_cpu += metrics.busy_cpu;
@@ -80,7 +85,12 @@ impl VertexSummary {
 
     pub(super) fn troubles(&self) -> String {
         let mut text = String::new();
-        for (word, count) in [("late", self.late), ("bad", self.bad)] {
+        let counts = [
+            ("late", self.late),
+            ("late in part", self.late_in_part),
+            ("bad", self.bad),
+        ];
+        for (word, count) in counts {
             if count > 0 {
                 text += &format!("  {} {word}", grouped(count));
             }
@@ -95,6 +105,7 @@ impl VertexSummary {
             "records_in": self.records_in,
             "records_out": self.records_out,
             "late": self.late,
+            "late_in_part": self.late_in_part,
             "bad": self.bad,
             "busy_s": self.busy.as_secs_f64(),
             "busy_cpu_s": self.busy_cpu.as_secs_f64(),

@@ -2,29 +2,36 @@
 //!
 //! One thread waits for the signals. It acts on the job itself, so that a first Ctrl-C drains at once whatever the main thread is
 //! at; the main thread sees from the count what there is to say. A third one ends the process there and then, for what can't be
-//! stopped. (A program of one's own has `JobHandle::drain_on_ctrl_c`; this one also has files to tidy up, and things to say.)
+//! stopped. (A program without a console has `JobHandle::drain_on_ctrl_c`; this one also has files to tidy up, and things to say.)
 
+use std::fmt;
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ardea::recovery::SurvivingHandle;
 use ardea_engine::{JobHandle, on_interrupt};
+use ardea_recovery::SurvivingHandle;
 
-use crate::failure::Failure;
-use crate::keyboard;
+use super::failure::Failure;
+use super::keyboard;
 
 const EXIT_INTERRUPTED: i32 = 130;
 /// From this one on the process ends at once.
 const UNBEARABLE: u32 = 3;
 
-/// Counts interrupts and passes them on to whoever is at work.
+/// Counts interrupts and passes them on to the job at work.
 #[derive(Clone)]
 pub struct Interrupts(Arc<Shared>);
 
 struct Shared {
     count: AtomicU32,
     at_work: Mutex<AtWork>,
+}
+
+impl fmt::Debug for Interrupts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Interrupts({})", self.count())
+    }
 }
 
 /// Who has to be told.
@@ -70,6 +77,11 @@ impl Interrupts {
                 process::exit(EXIT_INTERRUPTED)
             }
         }
+    }
+
+    /// Nothing is at work any more, and the process has other things to do: a signal ends it again.
+    pub fn release(&self) {
+        *self.at_work() = AtWork::Nobody;
     }
 
     /// Does what a first Ctrl-C does, unless there was one.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ardea::recovery::{Figures, SurvivalEnd};
 use ardea_core::Delivery;
+use ardea_recovery::{Figures, JobCounts, SurvivalEnd};
 use serde_json::{Value, json};
 
-use crate::figures::{duration, grouped};
+use crate::console::figures::{duration, grouped};
 
 /// What surviving took, and what of the promise is not seen outside.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +16,10 @@ pub struct SurvivedSummary {
     pub end: Option<SurvivalEnd>,
     /// The sinks behind which less is seen than the job promises, and what they give.
     pub below: Vec<(Arc<str>, Delivery)>,
+    /// Records counted over all attempts.
+    pub counts: JobCounts,
+    /// The part of them that earlier processes have counted.
+    pub counts_before: JobCounts,
 }
 
 impl SurvivedSummary {
@@ -36,7 +40,12 @@ impl SurvivedSummary {
         }
         if figures.recoveries > 0 {
             let times = plural(figures.recoveries.into(), "time");
-            text += &format!("; started anew {times}, the counts are those since then");
+            text += &format!("; restarted {times}");
+        }
+        if let Some(epoch) = self.counts.since {
+            text += &format!("; the counts begin with epoch {}", epoch.0);
+        } else if !self.counts_before.vertices.is_empty() {
+            text += "; the counts include earlier runs";
         }
         if self.was_stopped() {
             text += "; run again, it goes on from the last one";
@@ -64,6 +73,7 @@ impl SurvivedSummary {
             "written_bytes": figures.bytes,
             "recoveries": figures.recoveries,
             "epoch": figures.last.map(|(epoch, _)| epoch.0),
+            "counts_since_epoch": self.counts.since.map(|epoch| epoch.0),
             "began_from_epoch": figures.began_from.map(|epoch| epoch.0),
             "sinks_below_guarantee": below.collect::<Vec<_>>(),
         })
@@ -102,6 +112,7 @@ mod tests {
             },
             end: Some(SurvivalEnd::Stopped),
             below: vec![("stdout".into(), Delivery::AtLeastOnce)],
+            ..SurvivedSummary::default()
         }
     }
 
@@ -109,7 +120,7 @@ mod tests {
     fn people_get_a_line_and_one_for_each_sink_that_gives_less_than_is_promised() {
         assert_eq!(
             survived().to_text(),
-            "  12 snapshots, the longest took 34.0 ms; started anew 1 time, the counts are those since then; run again, it goes on from the last one\n  stdout writes again, after a failure, what comes again\n"
+            "  12 snapshots, the longest took 34.0 ms; restarted 1 time; run again, it goes on from the last one\n  stdout writes again, after a failure, what comes again\n"
         );
     }
 

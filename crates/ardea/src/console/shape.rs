@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ardea_core::{Dag, Result, Timestamp, VertexId};
 use ardea_engine::InstanceReport;
+use ardea_recovery::JobCounts;
 
 /// The vertices of a job.
 pub struct Shape {
@@ -66,6 +67,8 @@ pub struct Totals {
     pub records_out: u64,
     /// Records that came too late.
     pub late: u64,
+    /// Records that came too late for some of their windows.
+    pub late_in_part: u64,
     /// The watermark of the sink that is furthest behind.
     pub watermark: Timestamp,
 }
@@ -95,12 +98,36 @@ impl Shape {
         sinks.any(|sink| sink.name.starts_with("table "))
     }
 
+    /// Sums the counters over all attempts; the watermark is that of the present one.
+    pub fn totals_over_attempts(&self, reports: &[InstanceReport], counts: &JobCounts) -> Totals {
+        let mut totals = Totals {
+            records_in: 0,
+            records_out: 0,
+            late: 0,
+            late_in_part: 0,
+            ..self.totals(reports)
+        };
+        for vertex in &self.vertices {
+            let counted = counts.of(&vertex.name);
+            totals.late += counted.late;
+            totals.late_in_part += counted.late_in_part;
+            if vertex.is_source {
+                totals.records_in += counted.records_out;
+            }
+            if vertex.is_sink {
+                totals.records_out += counted.records_in;
+            }
+        }
+        totals
+    }
+
     /// Sums the counters of all instances.
     pub fn totals(&self, reports: &[InstanceReport]) -> Totals {
         let mut totals = Totals {
             records_in: 0,
             records_out: 0,
             late: 0,
+            late_in_part: 0,
             watermark: Timestamp::MAX,
         };
         for report in reports {
@@ -113,6 +140,7 @@ impl Shape {
             };
             let metrics = &report.metrics;
             totals.late += metrics.late;
+            totals.late_in_part += metrics.late_in_part;
             if vertex.is_source {
                 totals.records_in += metrics.records_out;
             }

@@ -9,13 +9,14 @@ use std::time::Duration;
 use ardea_connect::live_table::Screen;
 use ardea_core::{Timestamp, is_unseen};
 use ardea_engine::JobHandle;
+use ardea_recovery::JobCounts;
 
-use crate::context::Context;
-use crate::failure::{Notice, print_error, print_notice};
-use crate::figures;
-use crate::rates::Rate;
-use crate::shape::{Shape, Totals};
-use crate::status_line::{GAP, Showing, StatusLine};
+use super::Supervisor;
+use super::failure::{Notice, print_error, print_notice};
+use super::figures;
+use super::rates::Rate;
+use super::shape::{Shape, Totals};
+use super::status_line::{GAP, Showing, StatusLine};
 
 /// An event time further from now than this is not live: how far it is behind would say nothing.
 const LIVE: Duration = Duration::from_secs(86_400);
@@ -35,11 +36,11 @@ pub struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     /// For a job of this shape that starts now.
-    pub fn new(context: &Context, shape: &'a Shape) -> Self {
+    pub fn new(with: &Supervisor, shape: &'a Shape) -> Self {
         Progress {
-            line: StatusLine::new(Showing::of(context, shares_its_terminal(shape))),
-            is_quiet: context.quiet,
-            is_json: context.json,
+            line: StatusLine::new(Showing::of(with, shares_its_terminal(shape))),
+            is_quiet: with.quiet,
+            is_json: with.json,
             has_tables: false,
             shape,
             rate_in: Rate::default(),
@@ -52,15 +53,19 @@ impl<'a> Progress<'a> {
         self.line.elapsed()
     }
 
-    /// Shows the line if it is time to.
-    pub fn tick(&mut self, job: &JobHandle, is_draining: bool) {
+    /// Shows the line if it is time to. `counts` are those over all attempts, if the job has several.
+    pub fn tick(&mut self, job: &JobHandle, counts: Option<&JobCounts>, is_draining: bool) {
         if self.is_quiet {
             return;
         }
         let Some(now) = self.line.due() else {
             return;
         };
-        let totals = self.shape.totals(&job.metrics());
+        let reports = job.metrics();
+        let totals = match counts {
+            None => self.shape.totals(&reports),
+            Some(counts) => self.shape.totals_over_attempts(&reports, counts),
+        };
         let parts = Reading {
             name: job.name(),
             elapsed: now,
@@ -185,6 +190,7 @@ mod tests {
                 records_in: 336_776,
                 records_out: 1_200,
                 late: 0,
+                late_in_part: 0,
                 watermark,
             },
             rate_in: 1.25e6,

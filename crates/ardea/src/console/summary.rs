@@ -5,13 +5,13 @@ mod vertices;
 
 use std::time::Duration;
 
-use ardea::recovery::SurvivalEnd;
 use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode};
 use ardea_engine::{JobHandle, JobStatus};
+use ardea_recovery::SurvivalEnd;
 use serde_json::{Value, json};
 
-use crate::figures::{duration, grouped, short};
-use crate::shape::{Shape, Totals};
+use super::figures::{duration, grouped, short};
+use super::shape::{Shape, Totals};
 
 pub use survived::SurvivedSummary;
 use vertices::{VertexSummary, times};
@@ -25,11 +25,15 @@ pub struct Summary {
     status: JobStatus,
     took: Duration,
     totals: Totals,
+    /// Records that the sources have emitted in this process.
+    read_here: u64,
     /// Whether it shows live tables.
     has_tables: bool,
     vertices: Vec<VertexSummary>,
     dead_letters: u64,
     dropped: u64,
+    /// Dead letters that their file had no room for.
+    unwritten: u64,
     samples: Vec<DeadLetter>,
     /// What surviving took, if the job promised something.
     survival: Option<SurvivedSummary>,
@@ -46,26 +50,58 @@ impl Summary {
             sum
         });
         let letters = job.dead_letters();
+        let totals = shape.totals(&reports);
         Summary {
             job: job.name().to_string(),
             status: status.clone(),
             took,
-            totals: shape.totals(&reports),
+            totals,
+            read_here: totals.records_in,
             has_tables: shape.has_tables(),
             vertices: vertices.collect(),
             dead_letters: letters.count(),
             dropped: letters.dropped(),
+            unwritten: letters.unwritten(),
             samples: samples(letters),
             survival: None,
         }
     }
 
-    /// The same of a job that survives.
-    pub fn of_survival(self, survival: SurvivedSummary) -> Self {
-        Summary {
-            survival: Some(survival),
-            ..self
+    /// The summary of a job with a guarantee: its records are those counted over all attempts.
+    pub fn of_survival(mut self, survival: SurvivedSummary) -> Self {
+        let mut totals = Totals {
+            records_in: 0,
+            records_out: 0,
+            late: 0,
+            late_in_part: 0,
+            ..self.totals
+        };
+        let mut before = 0;
+        for vertex in &mut self.vertices {
+            let counted = survival.counts.of(&vertex.name);
+            (vertex.records_in, vertex.records_out) = (counted.records_in, counted.records_out);
+            (vertex.late, vertex.bad) = (counted.late, counted.bad);
+            vertex.late_in_part = counted.late_in_part;
+            totals.late += counted.late;
+            totals.late_in_part += counted.late_in_part;
+            if vertex.is_source {
+                totals.records_in += counted.records_out;
+                before += survival.counts_before.of(&vertex.name).records_out;
+            }
+            if vertex.is_sink {
+                totals.records_out += counted.records_in;
+            }
         }
+        self.read_here = totals.records_in.saturating_sub(before);
+        self.totals = totals;
+        self.survival = Some(survival);
+        self
+    }
+
+    /// Whether the job was to stop, and has ended without a last snapshot.
+    pub fn has_timed_out(&self) -> bool {
+        let survival = self.survival.as_ref();
+        survival.is_some_and(|survival| survival.figures.is_interrupted)
     }
 
     /// Whether the job did nothing at all.
@@ -92,6 +128,7 @@ impl Summary {
         if self.dropped > 0 {
             warnings.push(self.drops());
         }
+        warnings.extend(self.gap_in_file());
         warnings
     }
 
@@ -145,8 +182,21 @@ impl Summary {
         }
     }
 
+    /// What is missing in the file of dead letters.
+    fn gap_in_file(&self) -> Option<String> {
+        (self.unwritten > 0).then(|| {
+            format!(
+                "{} of the dead letters are not in their file, which is full (dead_letters_limit)",
+                grouped(self.unwritten)
+            )
+        })
+    }
+
     /// The job's state in a word. One that still runs when it is told of did not stop when it was told to.
     fn status(&self) -> &'static str {
+        if self.has_timed_out() {
+            return "interrupted";
+        }
         if self.was_stopped() {
             return "stopped";
         }
@@ -167,7 +217,7 @@ impl Summary {
     }
 
     fn records_per_s(&self) -> f64 {
-        self.totals.records_in as f64 / self.took.as_secs_f64().max(1e-9)
+        self.read_here as f64 / self.took.as_secs_f64().max(1e-9)
     }
 
     /// For people: all steps if `verbose`, else those that they know. Of a job with live tables, which ought to stay on the screen,
@@ -248,6 +298,12 @@ impl Summary {
         if self.totals.late > 0 {
             text += &format!("  {} came too late\n", records(self.totals.late));
         }
+        if self.totals.late_in_part > 0 {
+            text += &format!(
+                "  {} came too late for some of their windows\n",
+                records(self.totals.late_in_part)
+            );
+        }
         text
     }
 
@@ -262,6 +318,9 @@ impl Summary {
                 1 => "  1 dead letter:\n".to_string(),
                 more => format!("  {} dead letters, such as\n", grouped(more)),
             };
+        }
+        if let Some(gap) = self.gap_in_file() {
+            text += &format!("  {gap}\n");
         }
         for letter in &self.samples {
             text += &format!(
@@ -298,7 +357,8 @@ impl Summary {
             "records_out": self.totals.records_out,
             "records_per_s": self.records_per_s(),
             "late": self.totals.late,
-            "dead_letters": { "count": self.dead_letters, "dropped": self.dropped, "samples": samples },
+            "late_in_part": self.totals.late_in_part,
+            "dead_letters": { "count": self.dead_letters, "dropped": self.dropped, "unwritten": self.unwritten, "samples": samples },
             "vertices": vertices,
         });
         if let (Some(survival), Some(fields)) = (&self.survival, summary.as_object_mut()) {
@@ -327,8 +387,9 @@ fn records(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ardea::recovery::SurvivalEnd;
     use ardea_core::Timestamp;
+    use ardea_engine::Counted;
+    use ardea_recovery::{JobCounts, SurvivalEnd};
 
     use super::*;
     use crate::shape::VertexShape;
@@ -354,8 +415,10 @@ mod tests {
                 records_in: 12_345,
                 records_out: 10,
                 late: 3,
+                late_in_part: 0,
                 watermark: Timestamp::MAX,
             },
+            read_here: 12_345,
             has_tables: false,
             vertices: vec![
                 source,
@@ -364,6 +427,7 @@ mod tests {
             ],
             dead_letters: 1,
             dropped: 0,
+            unwritten: 0,
             samples: vec![DeadLetter {
                 vertex: "files".into(),
                 origin: "a.txt:7".into(),
@@ -473,6 +537,27 @@ mod tests {
         assert!(text.starts_with("wordcount stopped after"), "{text}");
         assert!(text.contains("  0 snapshots"), "{text}");
         assert_eq!(summary.to_json()["survival"]["snapshots"], 0);
+    }
+
+    #[test]
+    fn the_counts_of_a_job_with_a_guarantee_are_those_over_all_attempts() {
+        let counted = |records_out, late| Counted {
+            records_out,
+            late,
+            ..Counted::default()
+        };
+        let counts = |records_out, late| JobCounts {
+            vertices: [("files".to_string(), counted(records_out, late))].into(),
+            since: None,
+        };
+        let summary = summary().of_survival(SurvivedSummary {
+            counts: counts(20_000, 7),
+            counts_before: counts(8_000, 4),
+            ..SurvivedSummary::default()
+        });
+        let text = summary.to_text(false);
+        assert!(text.contains("20,000 records in (6.00 k/s)"), "{text}");
+        assert!(text.contains("7 records came too late"), "{text}");
     }
 
     #[test]

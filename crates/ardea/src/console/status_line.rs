@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use crate::context::Context;
-use crate::failure::{Notice, print_error, print_notice};
+use super::Supervisor;
+use super::failure::{Notice, print_error, print_notice};
 
 /// On a terminal: five times a second.
 const REDRAW: Duration = Duration::from_millis(200);
@@ -31,13 +31,13 @@ pub enum Showing {
 impl Showing {
     /// As the command was asked for. On a terminal that results scroll by on as well (`is_shared`) there is none: they would tear it
     /// apart.
-    pub fn of(context: &Context, is_shared: bool) -> Self {
-        match (context.quiet, can_redraw(&io::stderr())) {
+    pub fn of(with: &Supervisor, is_shared: bool) -> Self {
+        match (with.quiet, can_redraw(&io::stderr())) {
             (true, _) => Showing::Hidden,
             (false, true) if is_shared => Showing::Hidden,
             (false, true) => Showing::Redrawn,
-            (false, false) if context.progress && context.json => Showing::PrintedAsJson,
-            (false, false) if context.progress => Showing::Printed,
+            (false, false) if with.progress && with.json => Showing::PrintedAsJson,
+            (false, false) if with.progress => Showing::Printed,
             (false, false) => Showing::Hidden,
         }
     }

@@ -1,19 +1,22 @@
 //! A job that survives from its start to its summary: through all its lives, until it ends.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Instant;
 
-use ardea::recovery::{Embedded, Survival, SurvivalEnd, Survived, Surviving, SurvivingHandle};
 use ardea_core::{Error, ErrorCode};
-use ardea_engine::{JobHandle, JobStatus, Node, NodeConfig};
+use ardea_engine::{JobHandle, JobStatus, Node};
+use ardea_recovery::{Embedded, Survival, SurvivalEnd, Survived, Surviving, SurvivingHandle};
 
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::progress::Progress;
-use crate::shape::Shape;
-use crate::summary::{Summary, SurvivedSummary};
-use crate::supervise::{LOOK, PATIENCE, tell, warn};
+use super::Supervisor;
+use super::failure::{Failure, Notice, print_notice};
+use super::measuring::Sinks;
+use super::progress::Progress;
+use super::run_settings::RunSettings;
+use super::shape::Shape;
+use super::summary::{Summary, SurvivedSummary};
+use super::supervise::{LOOK, PATIENCE, tell, warn};
 
 type Outcome = ardea_core::Result<Survived>;
 
@@ -21,27 +24,31 @@ type Outcome = ardea_core::Result<Survived>;
 ///
 /// # Errors
 /// As those of a job that doesn't; [`Failure::Drained`] also for one that was stopped with a last snapshot.
-pub fn run<J>(
-    job: &J,
-    config: NodeConfig,
+pub(super) fn run(
+    job: Arc<dyn Embedded>,
+    settings: RunSettings,
     survival: Survival,
-    context: &Context,
-) -> Result<(), Failure>
-where
-    J: Embedded + Clone + 'static,
-{
-    let dag = job.graph(config.threads)?;
+    with: &Supervisor,
+) -> Result<(), Failure> {
+    let dag = job.graph(settings.node.threads)?;
     let (shape, below) = (Shape::of(&dag)?, dag.sinks_below(survival.promised()));
     drop(dag);
-    let node = Node::start(config)?;
+    let is_json = with.json;
+    let survival = survival
+        .dead_letters(settings.open_dead_letters(job.job_name())?)
+        .on_notice(move |notice| {
+            print_notice(Notice::Warning, &notice.to_string(), is_json);
+        });
+    let sinks = Sinks::start(&settings, job.job_name(), with.json)?;
+    let node = Node::start(settings.node)?;
+    let clock = node.clock().clone();
     let (begun, handles) = channel();
     let (ended, outcomes) = channel();
-    let job = job.clone();
     // Not waited for if its code does not stop: the process ends without it.
     let spawned = thread::Builder::new()
         .name("ardea-driver".into())
         .spawn(move || {
-            let outcome = Surviving::open(&job, &node, &survival).and_then(|surviving| {
+            let outcome = Surviving::open(&*job, &node, &survival).and_then(|surviving| {
                 // Whoever waits for it waits below.
                 let _ = begun.send(surviving.handle());
                 surviving.run()
@@ -55,9 +62,18 @@ where
         let outcome = outcomes.recv().unwrap_or_else(|_| Err(broken()));
         return outcome.map(drop).map_err(Failure::from);
     };
-    let passing = context.interrupts.stop(&handle);
-    let mut progress = Progress::new(context, &shape);
-    let outcome = follow(&handle, &outcomes, &mut progress, context);
+    let measured = handle.clone();
+    let measuring = sinks.map(|sinks| {
+        let present = move || {
+            let restarts = measured.figures().recoveries;
+            measured.job().map(|job| (job, restarts.into()))
+        };
+        sinks.tell(clock, present)
+    });
+    let measuring = measuring.transpose().inspect_err(|_| handle.cancel())?;
+    let passing = with.interrupts.stop(&handle);
+    let mut progress = Progress::new(with, &shape);
+    let outcome = follow(&handle, &outcomes, &mut progress, with);
     progress.clear();
     let summary = handle.job().map(|job| {
         let status = status_of(outcome.as_ref(), &job);
@@ -65,10 +81,13 @@ where
             figures: handle.figures(),
             end: end_of(outcome.as_ref()),
             below,
+            counts: handle.counts(),
+            counts_before: handle.counts_before(),
         })
     });
     drop(passing);
-    conclude(outcome, summary, context)
+    drop(measuring);
+    conclude(outcome, summary, with)
 }
 
 fn broken() -> Error {
@@ -88,7 +107,7 @@ fn status_of(outcome: Option<&Outcome>, job: &JobHandle) -> JobStatus {
         Some(Ok(survived)) => match survived.end {
             SurvivalEnd::Completed | SurvivalEnd::CompletedBefore => JobStatus::Completed,
             SurvivalEnd::Drained => JobStatus::Drained,
-            SurvivalEnd::Stopped => JobStatus::Cancelled,
+            SurvivalEnd::Stopped | SurvivalEnd::Interrupted => JobStatus::Cancelled,
         },
     }
 }
@@ -98,7 +117,7 @@ fn follow(
     handle: &SurvivingHandle,
     outcomes: &Receiver<Outcome>,
     progress: &mut Progress<'_>,
-    context: &Context,
+    with: &Supervisor,
 ) -> Option<Outcome> {
     let mut said = 0;
     let mut cancelled: Option<Instant> = None;
@@ -109,16 +128,17 @@ fn follow(
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Some(job) = handle.job() {
-            progress.tick(&job, false);
+            progress.tick(&job, Some(&handle.counts()), false);
         }
-        let interrupts = context.interrupts.count();
+        let interrupts = with.interrupts.count();
         if interrupts > said {
             said = interrupts;
-            if !context.quiet {
+            if !with.quiet {
                 progress.say(explain(interrupts));
             }
         }
-        if interrupts >= 2 && cancelled.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+        let is_to_end = interrupts >= 2 || handle.figures().is_interrupted;
+        if is_to_end && cancelled.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             return None;
         }
     }
@@ -134,22 +154,27 @@ fn explain(interrupts: u32) -> &'static str {
 fn conclude(
     outcome: Option<Outcome>,
     summary: Option<Summary>,
-    context: &Context,
+    with: &Supervisor,
 ) -> Result<(), Failure> {
     let told = |summary: &Option<Summary>| match summary {
-        Some(summary) => tell(summary, context),
+        Some(summary) => tell(summary, with),
         None => Ok(()),
     };
+    let has_timed_out = summary.as_ref().is_some_and(Summary::has_timed_out);
     match outcome {
         None => {
             told(&summary)?;
-            Err(Failure::Interrupted)
+            Err(match has_timed_out {
+                true => Failure::StopTimedOut,
+                false => Failure::Interrupted,
+            })
         }
         Some(Ok(survived)) => {
             told(&summary)?;
             let nothing_good = summary.as_ref().and_then(Summary::nothing_good);
             match (survived.end, nothing_good) {
                 (SurvivalEnd::Drained | SurvivalEnd::Stopped, _) => Err(Failure::Drained),
+                (SurvivalEnd::Interrupted, _) => Err(Failure::StopTimedOut),
                 (_, Some(error)) => Err(Failure::NothingGood(error)),
                 (_, None) => Ok(()),
             }
@@ -161,9 +186,9 @@ fn conclude(
         Some(Err(error)) => {
             let failure = Failure::from(error);
             match (&failure, &summary) {
-                (Failure::ReaderGone, Some(summary)) => warn(summary, context),
-                (_, Some(summary)) if context.json || !summary.is_blank() => {
-                    tell(summary, context)?;
+                (Failure::ReaderGone, Some(summary)) => warn(summary, with),
+                (_, Some(summary)) if with.json || !summary.is_blank() => {
+                    tell(summary, with)?;
                 }
                 _ => {}
             }

@@ -1,0 +1,55 @@
+//! The settings of a run in this process.
+
+use std::sync::Arc;
+
+use ardea_connect::dead_letters::DeadLetterConfig;
+use ardea_core::settings::Resolved;
+use ardea_core::{DeadLetters, Result};
+use ardea_engine::NodeConfig;
+use ardea_metrics::{MetricsConfig, MetricsSinks};
+use ardea_recovery::Survival;
+
+use crate::cluster::Modules;
+use crate::job::{check_here, open_dead_letters};
+
+/// The settings of a run in this process: its threads, its guarantee, and where its metrics and dead letters go.
+#[derive(Clone, Debug)]
+pub struct RunSettings {
+    pub(super) node: NodeConfig,
+    pub(super) survival: Option<Survival>,
+    pub(super) metrics: MetricsConfig,
+    pub(super) sinks: MetricsSinks,
+    pub(super) warnings: Vec<String>,
+    dead_letters: Option<DeadLetterConfig>,
+}
+
+impl RunSettings {
+    /// Reads the settings of a run, on a node of this kind, with metrics sinks of these modules.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for a value that can't be used, with where it was written.
+    pub fn of(resolved: &Resolved, node: NodeConfig, modules: &Modules) -> Result<Self> {
+        check_here(resolved, modules)?;
+        let survival = Survival::from_settings(resolved)?;
+        let mut warnings = Vec::new();
+        if survival.is_none() && resolved.written().contains_key("snapshots.folder") {
+            warnings.push(
+                "snapshots.folder means nothing without a guarantee: --set guarantee=exactly-once"
+                    .to_string(),
+            );
+        }
+        Ok(RunSettings {
+            node,
+            survival,
+            metrics: MetricsConfig::from_settings(resolved)?,
+            sinks: modules.sinks.clone(),
+            warnings,
+            dead_letters: DeadLetterConfig::from_settings(resolved)?,
+        })
+    }
+
+    /// Opens the dead letters of a job.
+    pub(super) fn open_dead_letters(&self, job: &str) -> Result<Arc<DeadLetters>> {
+        open_dead_letters(self.dead_letters.as_ref(), job).map(Arc::new)
+    }
+}

@@ -1,0 +1,70 @@
+//! The place of a job's dead letters, as settings name it.
+
+use ardea_connect::dead_letters::{DEAD_LETTER_SETTINGS, DeadLetterConfig, DeadLetterPlace};
+use ardea_control::WorkerStart;
+use ardea_core::settings::{Resolved, Resolver, Schema};
+use ardea_core::{DeadLetters, Result};
+#[cfg(not(feature = "kafka"))]
+use ardea_core::{Error, ErrorCode};
+
+const PLACE: &str = "dead_letters";
+const WITHOUT_KAFKA: &str = "this program is built without the feature kafka of ardea";
+
+/// Refuses a place that this program cannot write to, without opening it.
+///
+/// # Errors
+/// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig), with where it was written.
+pub(crate) fn check(resolved: &Resolved) -> Result<()> {
+    let config = DeadLetterConfig::from_settings(resolved)?;
+    match config.map(|config| config.place) {
+        Some(DeadLetterPlace::Kafka { .. }) if !cfg!(feature = "kafka") => {
+            Err(resolved.refuse(PLACE, WITHOUT_KAFKA))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Opens the dead letters of a job that runs in this process alone.
+///
+/// # Errors
+/// As [`check`], and [`WriteFailed`](ardea_core::ErrorCode::WriteFailed) if a file can't be opened.
+pub(crate) fn of_process(config: Option<&DeadLetterConfig>, job: &str) -> Result<DeadLetters> {
+    config.map_or_else(
+        || Ok(DeadLetters::default()),
+        |config| open(config, job, None),
+    )
+}
+
+/// Opens the dead letters of a container, or of an instance's process in it.
+///
+/// # Errors
+/// As [`of_process`].
+pub(crate) fn of_container(start: &WorkerStart) -> Result<DeadLetters> {
+    let schema = Schema::of(DEAD_LETTER_SETTINGS);
+    let settings = start.settings.iter();
+    let known = settings.filter(|(key, _)| schema.find(key).is_some());
+    let flags = known.map(|(key, value)| format!("{key}={value}"));
+    let resolved = Resolver::new(&schema).flags(flags).resolve()?;
+    match DeadLetterConfig::from_settings(&resolved)? {
+        Some(config) => open(&config, &start.job.name, Some(start.worker.container.0)),
+        None => Ok(DeadLetters::default()),
+    }
+}
+
+fn open(config: &DeadLetterConfig, job: &str, container: Option<u32>) -> Result<DeadLetters> {
+    match &config.place {
+        DeadLetterPlace::File(_) => config.open_file(job, container),
+        DeadLetterPlace::Kafka { brokers, topic } => to_topic(brokers, topic, job),
+    }
+}
+
+#[cfg(feature = "kafka")]
+fn to_topic(brokers: &str, topic: &str, job: &str) -> Result<DeadLetters> {
+    ardea_connect_kafka::dead_letters(brokers, topic).open(job)
+}
+
+#[cfg(not(feature = "kafka"))]
+fn to_topic(_: &str, _: &str, _: &str) -> Result<DeadLetters> {
+    let what = format!("dead letters can't go to Kafka: {WITHOUT_KAFKA}");
+    Err(Error::new(ErrorCode::InvalidConfig, what).hint("name a file: dead_letters=FILE"))
+}

@@ -1,0 +1,111 @@
+//! The job.
+
+use std::path::{Path, PathBuf};
+
+use ardea::core::{
+    Cut, CutWriter, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState,
+};
+use ardea::prelude::*;
+
+/// * `parse IN OUT`: numbers, one a line; a line that is none is a dead letter.
+/// * `windows OUT MARK`: counts generated records in windows, some of which are late; panics once, if there is no file `MARK`.
+/// * `forever`: counts generated records for ever.
+/// * `stuck`: as `forever`, with a step whose state is never saved.
+pub fn describe(args: &[String]) -> Result<Pipeline> {
+    let path = |at: usize| PathBuf::from(args.get(at).map_or("", String::as_str));
+    match args.first().map(String::as_str) {
+        Some("parse") => Ok(parse(&path(1), &path(2))),
+        Some("windows") => Ok(windows(&path(1), path(2))),
+        Some("forever") => Ok(forever(false)),
+        Some("stuck") => Ok(forever(true)),
+        _ => Err(Error::new(ErrorCode::InvalidConfig, "which job?")),
+    }
+}
+
+fn parse(input: &Path, output: &Path) -> Pipeline {
+    let p = Pipeline::new("parse");
+    p.read_from(files::lines(input).build())
+        .try_map(|line| line.parse::<i64>(), OnError::DeadLetter)
+        .named("numbers")
+        .map(|number| number.to_string())
+        .write_to(files::write_lines(output).build());
+    p
+}
+
+/// Records of `windows`.
+pub const RECORDS: u64 = 20_000;
+
+/// The records of `windows` that are late.
+pub const LATE: u64 = (RECORDS - 10_000) / 100;
+
+fn windows(output: &Path, mark: PathBuf) -> Pipeline {
+    let p = Pipeline::new("windows");
+    p.read_from(generate::at_rate(20_000, |i| i).limit(RECORDS).build())
+        .map(move |number| {
+            if number == RECORDS - 1_000 && !mark.exists() {
+                std::fs::write(&mark, "").expect("the folder is there");
+                panic!("once");
+            }
+            number
+        })
+        .named("panics once")
+        .with_timestamps(
+            |number| {
+                let is_late = *number >= 10_000 && number % 100 == 0;
+                let time = if is_late { number - 9_000 } else { *number };
+                Timestamp::from_millis(time as i64)
+            },
+            WatermarkPolicy::in_order(),
+        )
+        .key_by(|_| ())
+        .window(Window::tumbling(Duration::from_secs(1)))
+        .aggregate("count", count())
+        .map(|result| format!("{} {}", result.end.as_millis(), result.value))
+        .write_to(files::write_lines(output).build());
+    p
+}
+
+fn forever(is_stuck: bool) -> Pipeline {
+    let p = Pipeline::new("forever");
+    let numbers = p.read_from(generate::at_rate(1_000, |i| i).build());
+    let numbers = match is_stuck {
+        false => numbers,
+        true => numbers.custom("stuck", |_| Stuck),
+    };
+    numbers
+        .key_by(|number| number % 10)
+        .rolling("counts", count())
+        .write_to(null::sink());
+    p
+}
+
+/// Lets records pass. Its cuts are never written to their end.
+struct Stuck;
+
+impl Processor for Stuck {
+    fn init(&mut self, _: &InstanceContext) -> Result<()> {
+        Ok(())
+    }
+
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let mut lane = outbox.lane::<u64>(Ordinal(0))?;
+        let room = lane.room();
+        for (number, time) in inbox.rows::<u64>()?.drain_front(room) {
+            lane.push(number, time);
+        }
+        Ok(())
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        Ok(())
+    }
+
+    fn write_cut(&mut self, _: &mut CutWriter<'_>) -> Result<Progress> {
+        Ok(Progress::NONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        state.for_each(drop);
+        Ok(())
+    }
+}

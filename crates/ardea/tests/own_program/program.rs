@@ -1,0 +1,71 @@
+//! Starts the program as the job, and waits for it, never for ever.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::IS_JOB;
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The program with these words, in a folder, in an environment without settings.
+pub fn start(folder: &Path, words: &[&str]) -> Child {
+    let own = std::env::current_exe().expect("there is /proc");
+    let mut command = Command::new(own);
+    for (name, _) in std::env::vars_os() {
+        let is_ours = name.to_string_lossy().starts_with("ARDEA_");
+        if is_ours || name == "XDG_CONFIG_HOME" || name == "XDG_STATE_HOME" {
+            command.env_remove(name);
+        }
+    }
+    command
+        .args(words)
+        .current_dir(folder)
+        .env("HOME", folder)
+        .env(IS_JOB, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it can be started")
+}
+
+/// Runs the program to its end. The words are separated by spaces.
+pub fn run(folder: &Path, line: &str) -> Output {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    start(folder, &words).wait_with_output().expect("it ends")
+}
+
+/// Waits for the end of a child whose output is short.
+pub fn finish(mut child: Child) -> Output {
+    until("the program ends", || {
+        child.try_wait().expect("it is ours").is_some()
+    });
+    child.wait_with_output().expect("it has ended")
+}
+
+pub fn terminate(child: &Child) {
+    kill_process(Pid::from_child(child), Signal::TERM).expect("it runs");
+}
+
+/// Polls `condition` until it holds.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The only object on standard output.
+pub fn summary(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
