@@ -392,7 +392,7 @@ mod tests {
     use ardea_recovery::{JobCounts, SurvivalEnd};
 
     use super::*;
-    use crate::shape::VertexShape;
+    use crate::console::shape::VertexShape;
 
     fn summary() -> Summary {
         let vertex = |name: &str, is_source, is_sink| {
