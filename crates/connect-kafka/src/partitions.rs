@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_core::{Timestamp, Watermark, WatermarkMerge};
+use ardea_core::{AheadBound, Clock, Timestamp, Watermark, WatermarkMerge};
 
 use crate::discovery::{Found, LogMark, Reached};
 use crate::fingerprint::Fingerprint;
@@ -19,6 +19,8 @@ pub(crate) struct Timing {
     pub disorder: Duration,
     /// How long a partition may be silent at its end before time does not wait for it.
     pub idle_after: Option<Duration>,
+    /// How far a record may be ahead of the latest one before it and of the wall clock to move time.
+    pub max_ahead: Option<Duration>,
 }
 
 /// What the instance has to say after a call.
@@ -85,6 +87,8 @@ pub(crate) struct Partitions {
     slots: Vec<Slot>,
     merge: WatermarkMerge,
     timing: Timing,
+    /// Which times are too far ahead to move the watermark.
+    bound: AheadBound,
     /// When it was said that all are silent.
     said_idle: Option<Duration>,
     /// When it was looked last.
@@ -97,6 +101,7 @@ impl Partitions {
             slots: Vec::new(),
             merge: WatermarkMerge::new(0),
             timing,
+            bound: AheadBound::new(timing.max_ahead, Timestamp::MIN, Clock::system()),
             said_idle: None,
             looked: Duration::ZERO,
         }
@@ -159,7 +164,9 @@ impl Partitions {
             return false;
         }
         slot.next = offset + 1;
-        slot.highest = slot.highest.max(time);
+        if self.bound.take(time).is_ok() {
+            slot.highest = slot.highest.max(time);
+        }
         if slot.end.is_some_and(|end| slot.next >= end) {
             slot.state = State::Done;
         }
@@ -322,6 +329,7 @@ mod tests {
         let mut partitions = Partitions::new(Timing {
             disorder: Duration::from_secs(1),
             idle_after: Some(Duration::from_secs(10)),
+            max_ahead: Some(Duration::from_secs(60)),
         });
         for partition in 0..count {
             partitions.add(found(partition, 0, 2), is_bounded);
@@ -496,5 +504,15 @@ mod tests {
         assert_eq!(partitions.time(SOON), said(99), "it is not waited for");
         assert_eq!(nexts(&partitions), [7]);
         assert_eq!(partitions.index(&PartitionId::new("t", 1)), None);
+    }
+
+    #[test]
+    fn a_message_far_ahead_moves_no_time() {
+        let mut partitions = partitions(1, false);
+        assert!(partitions.message(0, 0, at(100)));
+        assert!(partitions.message(0, 1, at(99_000_000_000)));
+        assert!(partitions.message(0, 2, Timestamp::MAX));
+        let said = partitions.time(Duration::ZERO).watermark;
+        assert_eq!(said, Some(Watermark(at(99))));
     }
 }

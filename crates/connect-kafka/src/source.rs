@@ -21,6 +21,9 @@ use crate::settings::Settings;
 use crate::topics::Topics;
 use read::ReadP;
 
+/// How far ahead a record may be to move time, unless set otherwise.
+const MAX_AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A function that makes records of messages, or says why one is no record.
 pub type Decoder<T> = fn(&Message<'_>) -> Result<T, String>;
 
@@ -43,6 +46,7 @@ pub fn read(
             timing: Timing {
                 disorder: Duration::ZERO,
                 idle_after: Some(Duration::from_secs(10)),
+                max_ahead: Some(MAX_AHEAD),
             },
             group: None,
             refresh: Duration::from_secs(30),
@@ -186,6 +190,13 @@ impl<T, F, B> KafkaSource<T, F, B> {
     /// Sets after how much silence time does not wait for a partition whose end has been reached: ten seconds by default, `None` for never.
     pub fn idle_after(mut self, silence: Option<Duration>) -> Self {
         self.plan.timing.idle_after = silence;
+        self
+    }
+
+    /// Sets how far a record may be ahead of both the latest one before it and the wall clock; a day by default, `None` for any time. A
+    /// record further ahead is read as others are, but moves no watermark: a single wrong time would make all records after it late.
+    pub fn max_ahead(mut self, ahead: Option<Duration>) -> Self {
+        self.plan.timing.max_ahead = ahead;
         self
     }
 
