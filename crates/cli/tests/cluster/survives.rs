@@ -363,13 +363,13 @@ pub fn a_job_that_can_not_begin_is_told_for_that_by_all_who_ask() {
     assert!(again.contains("cannot read book.txt"), "{again}");
     arena.succeed("kill words --yes");
 
-    // Between lives it does not run, and says why.
+    // A file that is missing is missing at each attempt, so none of the hundred is made.
     let options = "--set recovery.attempts=100 --detach";
     arena.succeed(&format!("{submit} {options} -- book.txt"));
-    arena.until("it waits for its next life", || {
+    arena.until("it is in safe mode, and says why", || {
         let listed = arena.json("list");
         let reason = listed[0]["reason"].as_str().unwrap_or_default();
-        listed[0]["phase"] == "recovering" && reason.contains("cannot read book.txt")
+        listed[0]["phase"] == "safe_mode" && reason.contains("cannot read book.txt")
     });
     arena.succeed("kill words --yes");
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use ardea_control::PROTOCOL;
 use ardea_courier::VERSION;
 
 use crate::arena::Arena;
@@ -22,12 +23,13 @@ pub fn a_worker_of_another_version_or_cluster_is_turned_away_and_users_are_told_
     };
     let before = others();
     let protocol = format!("version {} of the protocol", VERSION + 1);
+    let messages = format!("its master version {PROTOCOL}");
     for disguise in Disguise::ALL {
         fs::write(job.data.join(FILE), disguise.to_string()).unwrap();
         kill(job.worker(container).unwrap());
         let says = match disguise {
             Disguise::Protocol => ["ARD-605", &*protocol],
-            Disguise::Messages => ["ARD-605", "version 2"],
+            Disguise::Messages => ["ARD-605", &*messages],
             Disguise::Cluster => ["ARD-606", "\"elsewhere\""],
         };
         arena.until(&format!("why it is turned away: {disguise}"), || {
