@@ -28,8 +28,8 @@ port $port
 dir $folder
 protected-mode no
 sentinel monitor main $ADDRESS $peer 1
-sentinel down-after-milliseconds main 1000
-sentinel failover-timeout main 3000
+sentinel down-after-milliseconds main 10000
+sentinel failover-timeout main 10000
 CONFIG
 
 ready() { redis-cli -h "$ADDRESS" -p "$port" sentinel replicas main | grep -q "^$third\$"; }
