@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
 
@@ -60,6 +61,7 @@ pub fn probe_by(
     what_for: &str,
 ) -> Result<()> {
     let there = existing(folder);
+    remove_stale(&there);
     let names = Names::new(&there);
     let found = try_features(calls, &there, &names, features);
     for name in names.all() {
@@ -128,6 +130,22 @@ fn existing(folder: &Path) -> PathBuf {
     found.unwrap_or(Path::new(".")).to_path_buf()
 }
 
+/// Removes the files of probes whose processes were killed. No probe takes as long as an hour.
+fn remove_stale(folder: &Path) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries {
+        let is_probe = entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".part"));
+        let modified = || entry.metadata().and_then(|found| found.modified()).ok();
+        if is_probe && modified().is_some_and(|time| time.elapsed().is_ok_and(|age| age > STALE)) {
+            // One that can't be removed is tried again by the next probe.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// The names of the files of one probe.
 struct Names {
     first: PathBuf,
@@ -138,7 +156,7 @@ struct Names {
 impl Names {
     fn new(folder: &Path) -> Self {
         let token = RandomState::new().hash_one(std::process::id());
-        let name = |number: u8| folder.join(format!(".ardea-probe-{token:016x}-{number}.part"));
+        let name = |number: u8| folder.join(format!("{PREFIX}{token:016x}-{number}.part"));
         Names {
             first: name(1),
             second: name(2),
@@ -150,6 +168,11 @@ impl Names {
         [&self.first, &self.second, &self.third]
     }
 }
+
+const PREFIX: &str = ".ardea-probe-";
+
+/// The age from which the file of a probe is left by a process that was killed.
+const STALE: Duration = Duration::from_secs(60 * 60);
 
 const CONTENT: &[u8] = b"a probe of this file system, which may be removed\n";
 

@@ -150,3 +150,24 @@ fn locks_that_the_system_refuses_are_missing_and_locks_that_others_have_are_not(
     );
     assert!(lacks_locks(path, &io::ErrorKind::PermissionDenied.into(), "a test").is_none());
 }
+
+#[test]
+fn files_of_probes_that_were_killed_go_after_an_hour() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, age_minutes: u64| {
+        let path = folder.path().join(name);
+        let age = Duration::from_secs(age_minutes * 60);
+        let file = File::create(&path).expect("made");
+        file.set_modified(std::time::SystemTime::now() - age)
+            .expect("set");
+        path
+    };
+    let old = file(".ardea-probe-00-1.part", 61);
+    let young = file(".ardea-probe-01-1.part", 1);
+    let other = file(".ardea.part", 61);
+    probe(folder.path(), &[Feature::Rename], "a test").expect("has it");
+    assert_eq!(
+        [old, young, other].map(|path| path.exists()),
+        [false, true, true]
+    );
+}

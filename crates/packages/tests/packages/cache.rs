@@ -72,6 +72,8 @@ fn leftovers(site: &Site) -> Vec<String> {
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names
         .filter(|name| name != "locks" && name.parse::<Digest>().is_err())
+        // A probe of the file system removes those of killed processes after an hour.
+        .filter(|name| !name.starts_with(".ardea-probe-"))
         .collect()
 }
 
