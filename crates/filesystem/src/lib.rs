@@ -31,6 +31,6 @@ mod shown;
 
 pub use calls::{FileSystem, System};
 pub use permissions::Permissions;
-pub use probe::{Feature, lacks_locks, probe, probe_by};
+pub use probe::{Feature, is_probe_file, lacks_locks, probe, probe_by};
 pub use rename::rename_to_free;
 pub use shown::{Shown, ShownPath};

@@ -1,5 +1,6 @@
 //! Tries what a file system can do.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -130,14 +131,17 @@ fn existing(folder: &Path) -> PathBuf {
     found.unwrap_or(Path::new(".")).to_path_buf()
 }
 
+/// Returns true for the name of a file that [`probe`] writes. A folder that holds only those is empty to its user.
+pub fn is_probe_file(name: &OsStr) -> bool {
+    name.to_str()
+        .is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".part"))
+}
+
 /// Removes the files of probes whose processes were killed. No probe takes as long as an hour.
 fn remove_stale(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries {
-        let is_probe = entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".part"));
+        let is_probe = is_probe_file(&entry.file_name());
         let modified = || entry.metadata().and_then(|found| found.modified()).ok();
         if is_probe && modified().is_some_and(|time| time.elapsed().is_ok_and(|age| age > STALE)) {
             // One that can't be removed is tried again by the next probe.

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use ardea_core::Result;
-use ardea_filesystem::{Feature, probe, rename_to_free};
+use ardea_filesystem::{Feature, is_probe_file, probe, rename_to_free};
 use bytes::Bytes;
 
 use crate::failure::{unreadable, unwritable};
@@ -219,7 +219,7 @@ impl Folder for DiskFolder {
     fn is_empty(&self) -> Result<bool> {
         let mut entries = fs::read_dir(&self.path)
             .map_err(|error| unreadable("the folder itself", &self.place(), error))?;
-        Ok(entries.next().is_none())
+        Ok(entries.all(|entry| entry.is_ok_and(|entry| is_probe_file(&entry.file_name()))))
     }
 
     fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {
@@ -247,6 +247,15 @@ mod tests {
         let temporary = tempfile::tempdir().expect("a folder");
         let folder = DiskFolder::open(temporary.path().join("deep/down")).expect("made");
         (temporary, folder)
+    }
+
+    #[test]
+    fn a_folder_with_the_file_of_another_process_probe_is_empty() {
+        let (_temporary, folder) = folder();
+        std::fs::write(folder.path.join(".ardea-probe-00-1.part"), "").expect("written");
+        assert!(folder.is_empty().expect("listed"));
+        std::fs::write(folder.path.join("other"), "").expect("written");
+        assert!(!folder.is_empty().expect("listed"));
     }
 
     #[test]

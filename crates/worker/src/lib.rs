@@ -38,6 +38,8 @@
 //! # Example: a program that is the worker of a container, if it was started as one
 //!
 //! ```
+//! use std::sync::Arc;
+//!
 //! use ardea_worker::{FinderFactory, Surroundings, run, start_from_environment};
 //!
 //! fn serve(job: &dyn ardea_engine::Job, finder: Box<FinderFactory>) -> ardea_core::Result<()> {

@@ -18,7 +18,7 @@ use super::entry;
 use super::lives::{Life, Lives};
 use crate::{Expected, Node, Place, SessionId, StatePath, Version};
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_filesystem::{Feature, probe};
+use ardea_filesystem::{Feature, is_probe_file, probe};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::error::Error as StdError;
@@ -88,10 +88,8 @@ impl Tree {
             "format",
         ];
         for entry in fs::read_dir(&self.root)? {
-            if !own
-                .iter()
-                .any(|name| entry.as_ref().is_ok_and(|e| e.file_name() == *name))
-            {
+            let name = entry?.file_name();
+            if !is_probe_file(&name) && !own.iter().any(|own| name == *own) {
                 return Err(foreign("it holds something else"));
             }
         }
