@@ -48,6 +48,12 @@ fn the_server_that_sentinels_name_is_written_to_also_when_it_is_another_one() {
         assert!(Instant::now() < deadline, "the replica does not take over");
         std::thread::park_timeout(Duration::from_millis(10));
     }
+    // Until the failover has ended, sentinels list the first server among their primaries.
+    let role_of_first = || format!("{:?}", ask::<redis::Value>(&first, &["ROLE"]));
+    while !role_of_first().contains("slave") {
+        assert!(Instant::now() < deadline, "the first server stays primary");
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
 
     let again = write(
         format!("redis+sentinel://{}/main", server.address()),
