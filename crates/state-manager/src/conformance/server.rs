@@ -182,20 +182,28 @@ impl fmt::Display for Failed {
     }
 }
 
-/// Two ports that nobody listens on, below those that the system gives to outgoing connections: a server that is
-/// started again needs its own once more. Processes begin their search in different places.
+/// Ports that a server and those beside it may take: its scripts look for further ones behind the
+/// second.
+const BLOCK: u16 = 4;
+
+/// Returns the first two ports of a block in which nothing listens. It lies below the ports of
+/// outgoing connections, since a server that is started again needs its own once more. Processes
+/// begin their search in different places.
 fn free_ports(address: IpAddr) -> (u16, u16) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let begin = std::process::id().wrapping_mul(97);
-    let mut free = std::iter::repeat_with(|| {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+    let mut blocks = std::iter::repeat_with(|| {
+        let step = NEXT.fetch_add(u32::from(BLOCK), Ordering::Relaxed);
         10_000 + u16::try_from(begin.wrapping_add(step) % 20_000).unwrap_or(0)
-    })
-    .take(20_000)
-    .filter(|port| TcpListener::bind((address, *port)).is_ok());
-    match (free.next(), free.next()) {
-        (Some(port), Some(peer)) => (port, peer),
-        _ => panic!("there are no free ports at {address}"),
+    });
+    let is_free = |port| TcpListener::bind((address, port)).is_ok();
+    let first = blocks
+        .by_ref()
+        .take(5_000)
+        .find(|first| (*first..first + BLOCK).all(is_free));
+    match first {
+        Some(first) => (first, first + 1),
+        None => panic!("there are no free ports at {address}"),
     }
 }
 
