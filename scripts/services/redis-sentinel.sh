@@ -14,7 +14,7 @@ node() {
     local place=$1 at=$2
     shift 2
     beside "$place" redis-server --bind "$ADDRESS" --port "$at" --dir "$place" --appendonly yes --appendfsync always \
-        --save '' --daemonize no --protected-mode no "$@"
+        --save '' --repl-diskless-sync-delay 0 --daemonize no --protected-mode no "$@"
 }
 node "$folder/primary" "$peer"
 wait_for redis-cli -h "$ADDRESS" -p "$peer" ping

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use redis::{Connection, RedisError, Value};
 
-use crate::answers::{confused, expect, is_passing, is_redirection, refusal};
+use crate::answers::{confused, expect, is_passing, is_redirection, is_refusal, refusal};
 use crate::commands::Commands;
 use crate::link::Refused;
 use crate::transactions::Transaction;
@@ -33,11 +33,16 @@ pub(crate) fn has_been(
     let marker = &transaction.marker;
     redis::cmd("WATCH").arg(marker).query::<()>(connection)?;
     let at: Option<u64> = redis::cmd("GET").arg(marker).query(connection)?;
-    let has_been = at >= Some(transaction.epoch.0);
-    if has_been {
-        redis::cmd("UNWATCH").query::<()>(connection)?;
+    let Some(at) = at.filter(|at| *at >= transaction.epoch.0) else {
+        return Ok(false);
+    };
+    // `WAIT` speaks of what its own connection has written. Another one may have set the marker.
+    let mut again = redis::pipe();
+    again.atomic().cmd("SET").arg(marker).arg(at).arg("KEEPTTL");
+    match again.query::<Value>(connection) {
+        Err(error) if !is_refusal(&error) => Err(error),
+        _ => Ok(true),
     }
-    Ok(has_been)
 }
 
 /// Sends a transaction without the commands that are left out, and reads the answers.

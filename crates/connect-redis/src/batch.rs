@@ -26,6 +26,11 @@ pub(crate) struct Batch {
 impl Batch {
     pub fn clear(&mut self) {
         self.commands.clear();
+        self.forget_answers();
+    }
+
+    /// Has all commands sent again.
+    pub fn forget_answers(&mut self) {
         self.answered = 0;
         self.is_answered.clear();
         self.refused.clear();

@@ -5,8 +5,9 @@ use redis::cluster_routing::Slot;
 use redis::{Client, Connection, ConnectionInfo, ErrorKind, RedisError};
 
 use crate::checks::{Promise, ServerInfo, is_replica, try_transaction};
-use crate::nodes::Nodes;
+use crate::nodes::{NodeName, Nodes};
 use crate::place::{Place, Server, open};
+use crate::sentinels::{Confirmation, UNKNOWN_PRIMARY};
 
 /// An open connection.
 pub(crate) enum Connected {
@@ -67,11 +68,15 @@ impl Connector {
     /// Final if the server can't give what is promised. A replica is waited for if there was
     /// another server before, or the job goes on from a snapshot: it may be about to take over.
     pub fn connect(&mut self, is_restored: bool) -> Result<(Connected, Vec<String>), Failure> {
-        let (mut connection, like) = self.open()?;
+        let is_first = !self.has_connected;
+        let opened = self.open();
+        let (mut connection, like) = opened.map_err(|error| match error.kind() {
+            UNKNOWN_PRIMARY if is_first && !is_restored => unknown_primary(error).into(),
+            _ => Failure::Away(error),
+        })?;
         let info = ServerInfo::ask(&mut connection)?;
         let name = &self.server.name;
         info.refuse(name, &self.promise)?;
-        let is_first = !self.has_connected;
         let mut connected = match info.is_cluster() {
             true => {
                 let nodes = Nodes::find(connection, like)?;
@@ -100,6 +105,28 @@ impl Connector {
             Vec::new()
         };
         Ok((connected, warnings))
+    }
+
+    /// Checks that answered commands will not be lost by a failover that has begun, where sentinels
+    /// name the server.
+    ///
+    /// # Errors
+    /// The commands are to be sent again, to the server that is the primary one then.
+    pub fn confirm(&mut self, connected: &mut Connected) -> Result<Confirmation, RedisError> {
+        match (&mut self.server.place, connected) {
+            (Place::Sentinels(sentinels), Connected::One(connection)) => {
+                sentinels.confirm(connection)
+            }
+            _ => Ok(Confirmation::Confirmed),
+        }
+    }
+
+    /// Returns the server that the sentinels have named, if there are any.
+    pub fn primary(&self) -> Option<NodeName> {
+        match &self.server.place {
+            Place::Sentinels(sentinels) => sentinels.primary().cloned(),
+            Place::Servers(_) => None,
+        }
     }
 
     fn open(&mut self) -> Result<(Connection, ConnectionInfo), RedisError> {
@@ -135,6 +162,13 @@ fn still_replica(primary: &str) -> RedisError {
         "it is a replica at the moment",
         format!("of {primary}"),
     ))
+}
+
+fn unknown_primary(error: RedisError) -> Error {
+    let what = "the sentinels of Redis do not know the primary server of the address";
+    Error::new(ErrorCode::InvalidConfig, what)
+        .because(error)
+        .hint("write its name behind the sentinels: redis+sentinel://host:port/MASTER; `sentinel monitor` sets it")
 }
 
 /// Tells a missing permission from a server that went away.

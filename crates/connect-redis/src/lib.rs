@@ -47,6 +47,7 @@ mod keys;
 mod link;
 mod nodes;
 mod place;
+mod sentinels;
 mod sink;
 mod talker;
 mod transactions;

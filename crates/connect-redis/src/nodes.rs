@@ -6,7 +6,7 @@ use redis::cluster_routing::Slot;
 use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, Value};
 
 use crate::keys::first_key;
-use crate::place::open;
+use crate::place::{client_of_node, open};
 
 /// The host and port of a node.
 pub(crate) type NodeName = (String, u16);
@@ -91,7 +91,7 @@ impl Nodes {
     /// Returns the connection to a node, which is made if there is none.
     pub fn connection(&mut self, name: &NodeName) -> Result<&mut Connection, RedisError> {
         if !self.connections.contains_key(name) {
-            let (connection, _) = open(&self.client(name)?)?;
+            let (connection, _) = open(&client_of_node(&self.like, name)?)?;
             self.connections.insert(name.clone(), connection);
         }
         self.connections.get_mut(name).ok_or_else(no_nodes)
@@ -99,25 +99,10 @@ impl Nodes {
 
     /// Returns what makes connections to all nodes.
     pub fn clients(&self) -> Result<Vec<Client>, RedisError> {
-        self.names.iter().map(|name| self.client(name)).collect()
-    }
-
-    fn client(&self, (host, port): &NodeName) -> Result<Client, RedisError> {
-        let (host, port) = (host.clone(), *port);
-        let addr = match self.like.addr().clone() {
-            ConnectionAddr::TcpTls {
-                insecure,
-                tls_params,
-                ..
-            } => ConnectionAddr::TcpTls {
-                host,
-                port,
-                insecure,
-                tls_params,
-            },
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        Client::open(self.like.clone().set_addr(addr))
+        let clients = self.names.iter();
+        clients
+            .map(|name| client_of_node(&self.like, name))
+            .collect()
     }
 }
 

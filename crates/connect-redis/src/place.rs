@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     Client, ClientTlsConfig, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    RedisConnectionInfo, RedisError, TlsCertificates, TlsMode,
+    RedisError, TlsCertificates,
 };
+
+use crate::nodes::NodeName;
+use crate::sentinels::Sentinels;
 
 /// Time limit of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -76,10 +78,14 @@ impl<'a> Parts<'a> {
         })
     }
 
+    /// Returns the scheme of one server's address.
+    fn scheme(&self) -> &'static str {
+        if self.is_encrypted { "rediss" } else { "redis" }
+    }
+
     /// Writes an address of one server.
     fn server(&self, host: &str, path: &str) -> String {
-        let scheme = if self.is_encrypted { "rediss" } else { "redis" };
-        format!("{scheme}://{}{host}{path}", self.login)
+        format!("{}://{}{host}{path}", self.scheme(), self.login)
     }
 }
 
@@ -88,7 +94,7 @@ pub(crate) enum Place {
     /// Servers that are tried in turn.
     Servers(Vec<Client>),
     /// Sentinels, which name the server.
-    Sentinel(Box<SentinelClient>),
+    Sentinels(Box<Sentinels>),
 }
 
 /// A place, and its name for messages.
@@ -118,7 +124,7 @@ impl Address {
         };
         let mut clients = Vec::with_capacity(urls.len());
         for url in urls {
-            clients.push(client(&url, certificates.as_ref()).map_err(invalid)?);
+            clients.push(client(&url[..], certificates.as_ref()).map_err(invalid)?);
         }
         let names = clients
             .iter()
@@ -131,72 +137,48 @@ impl Address {
 
     fn sentinel(&self, parts: &Parts<'_>, certificates: Option<TlsCertificates>) -> Result<Server> {
         let path = parts.path.trim_start_matches('/');
-        let (master, database) = path.split_once('/').unwrap_or((path, ""));
-        if master.is_empty() || parts.hosts.iter().any(|host| host.is_empty()) {
+        let (primary, database) = path.split_once('/').unwrap_or((path, ""));
+        if primary.is_empty() || parts.hosts.iter().any(|host| host.is_empty()) {
             return Err(Error::new(ErrorCode::InvalidConfig, SENSELESS).hint(FORM));
         }
         let mut sentinels = Vec::with_capacity(parts.hosts.len());
         for host in &parts.hosts {
-            let has_port = host.rsplit_once(':').is_some_and(|(_, port)| {
-                !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
-            });
-            let host = match has_port {
-                true => (*host).to_string(),
-                false => format!("{host}:{SENTINEL_PORT}"),
-            };
-            let scheme = if parts.is_encrypted {
-                "rediss"
-            } else {
-                "redis"
-            };
-            let info = format!("{scheme}://{host}").into_connection_info();
-            sentinels.push(info.map_err(invalid)?.addr().clone());
+            let sentinel = self.sentinel_info(parts, host).map_err(invalid)?;
+            sentinels.push(client(sentinel, certificates.as_ref()).map_err(invalid)?);
         }
         // The login and the number of the database are read as those of a server.
         let like = parts.server("localhost", &format!("/{database}"));
-        let info = like.into_connection_info().map_err(invalid)?;
-        let name = format!("{master} of the sentinels {}", parts.hosts.join(","));
-        let client = self
-            .sentinel_client(sentinels, master, info.redis_settings(), certificates)
-            .map_err(invalid)?;
+        let like = client(&like[..], certificates.as_ref()).map_err(invalid)?;
+        let like = like.get_connection_info().clone();
         Ok(Server {
-            place: Place::Sentinel(Box::new(client)),
-            name,
+            name: format!("{primary} of the sentinels {}", parts.hosts.join(",")),
+            place: Place::Sentinels(Box::new(Sentinels::new(sentinels, primary, like))),
         })
     }
 
-    fn sentinel_client(
+    /// Returns the settings of connections to a sentinel.
+    fn sentinel_info(
         &self,
-        sentinels: Vec<ConnectionAddr>,
-        master: &str,
-        settings: &RedisConnectionInfo,
-        certificates: Option<TlsCertificates>,
-    ) -> std::result::Result<SentinelClient, RedisError> {
-        let is_encrypted = matches!(sentinels.first(), Some(ConnectionAddr::TcpTls { .. }));
-        let mut builder =
-            SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?
-                .set_client_to_redis_db(settings.db());
-        if let Some(user) = settings.username() {
-            builder = builder.set_client_to_redis_username(user);
-        }
-        if let Some(password) = settings.password() {
-            builder = builder.set_client_to_redis_password(password);
-        }
+        parts: &Parts<'_>,
+        host: &str,
+    ) -> std::result::Result<ConnectionInfo, RedisError> {
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| {
+            !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        let port = match has_port {
+            true => String::new(),
+            false => format!(":{SENTINEL_PORT}"),
+        };
+        let scheme = parts.scheme();
+        let info = format!("{scheme}://{host}{port}").into_connection_info()?;
+        let mut settings = info.redis_settings().clone();
         if let Some((user, password)) = &self.sentinel_login {
-            builder = builder.set_client_to_sentinel_password(password);
+            settings = settings.set_password(password);
             if let Some(user) = user {
-                builder = builder.set_client_to_sentinel_username(user);
+                settings = settings.set_username(user);
             }
         }
-        if is_encrypted {
-            builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
-            if let Some(certificates) = certificates {
-                builder = builder
-                    .set_client_to_sentinel_certificates(certificates.clone())
-                    .set_client_to_redis_certificates(certificates);
-            }
-        }
-        builder.build()
+        Ok(info.set_redis_settings(settings))
     }
 
     fn certificates(&self) -> Result<Option<TlsCertificates>> {
@@ -249,13 +231,35 @@ fn invalid(error: RedisError) -> Error {
 }
 
 fn client(
-    url: &str,
+    address: impl IntoConnectionInfo,
     certificates: Option<&TlsCertificates>,
 ) -> std::result::Result<Client, RedisError> {
     match certificates {
-        None => Client::open(url),
-        Some(certificates) => Client::build_with_tls(url, certificates.clone()),
+        None => Client::open(address),
+        Some(certificates) => Client::build_with_tls(address, certificates.clone()),
     }
+}
+
+/// Returns what makes connections to another host and port with the same settings.
+pub(crate) fn client_of_node(
+    like: &ConnectionInfo,
+    (host, port): &NodeName,
+) -> std::result::Result<Client, RedisError> {
+    let (host, port) = (host.clone(), *port);
+    let addr = match like.addr().clone() {
+        ConnectionAddr::TcpTls {
+            insecure,
+            tls_params,
+            ..
+        } => ConnectionAddr::TcpTls {
+            host,
+            port,
+            insecure,
+            tls_params,
+        },
+        _ => ConnectionAddr::Tcp(host, port),
+    };
+    Client::open(like.clone().set_addr(addr))
 }
 
 impl Place {
@@ -263,7 +267,7 @@ impl Place {
     /// Returns also how it was made.
     pub fn connect(&mut self) -> std::result::Result<(Connection, ConnectionInfo), RedisError> {
         match self {
-            Place::Sentinel(sentinels) => open(&sentinels.get_client()?),
+            Place::Sentinels(sentinels) => sentinels.connect(),
             Place::Servers(clients) => {
                 let mut opened = Err(RedisError::from((
                     redis::ErrorKind::InvalidClientConfig,

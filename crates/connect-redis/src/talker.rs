@@ -14,6 +14,8 @@ use crate::batch::Batch;
 use crate::connected::{Connected, Connector, Failure};
 use crate::keys::first_key;
 use crate::link::{Desk, Refused};
+use crate::nodes::NodeName;
+use crate::sentinels::Confirmation;
 use crate::transactions::Transaction;
 
 /// How soon a connection is tried again.
@@ -27,6 +29,10 @@ struct Work {
     batch: Batch,
     transaction: Option<Transaction>,
     left_out: LeftOut,
+    /// The commands of the transaction that were refused while it was carried out.
+    refused: Vec<Refused>,
+    /// The server that the sentinels named when commands were sent last.
+    primary: Option<NodeName>,
 }
 
 impl Work {
@@ -39,6 +45,22 @@ impl Work {
         self.batch.clear();
         self.transaction = None;
         self.left_out.clear();
+        self.refused.clear();
+    }
+
+    fn take_refused(&mut self) -> Vec<Refused> {
+        let mut refused = std::mem::take(&mut self.refused);
+        refused.extend(std::mem::take(&mut self.left_out).into_values());
+        refused.append(&mut self.batch.refused);
+        refused
+    }
+
+    /// Notes the server to which commands are sent. Answers of another one do not count.
+    fn note_primary(&mut self, primary: Option<NodeName>) {
+        if self.primary != primary {
+            self.primary = primary;
+            self.batch.forget_answers();
+        }
     }
 }
 
@@ -64,9 +86,9 @@ impl Talker {
         let mut work = Work::default();
         while self.get(&mut work) {
             match self.go_on(&mut work) {
-                Ok(refused) => {
+                Ok(()) => {
                     self.note_there();
-                    self.put(&mut work, refused);
+                    self.put(&mut work);
                 }
                 Err(Failure::Final(error)) => return self.fail(error),
                 Err(Failure::Away(error)) if is_final(&error) => {
@@ -115,8 +137,9 @@ impl Talker {
     }
 
     /// Everything at hand has been answered.
-    fn put(&self, work: &mut Work, refused: Vec<Refused>) {
+    fn put(&self, work: &mut Work) {
         let was_transaction = work.transaction.is_some();
+        let refused = work.take_refused();
         work.clear();
         let mut state = self.desk.lock();
         state.refused.extend(refused);
@@ -129,8 +152,8 @@ impl Talker {
         }
     }
 
-    /// Does what is at hand. Returns what was refused.
-    fn go_on(&mut self, work: &mut Work) -> Result<Vec<Refused>, Failure> {
+    /// Does what is at hand.
+    fn go_on(&mut self, work: &mut Work) -> Result<(), Failure> {
         let connected = match &mut self.connected {
             Some(connected) => connected,
             none => {
@@ -139,20 +162,29 @@ impl Talker {
                 for warning in warnings {
                     say(self.connector.name(), &warning);
                 }
+                work.note_primary(self.connector.primary());
                 none.insert(connected)
             }
         };
         if work.is_connecting {
-            return Ok(Vec::new());
-        }
-        if work.transaction.is_some() {
-            return Ok(transact(connected, work)?);
+            return Ok(());
         }
         match connected {
+            _ if work.transaction.is_some() => transact(connected, work)?,
             Connected::One(connection) => work.batch.send(connection)?,
             Connected::Cluster(nodes) => work.batch.send_to_nodes(nodes)?,
         }
-        Ok(std::mem::take(&mut work.batch.refused))
+        loop {
+            match self.connector.confirm(connected)? {
+                Confirmation::Pending if !self.desk.lock().is_over => {}
+                Confirmation::Pending | Confirmation::Confirmed => return Ok(()),
+                Confirmation::Missing(count) => {
+                    let what = format!("{count} of its replicas do not acknowledge commands");
+                    say(self.connector.name(), &what);
+                    return Ok(());
+                }
+            }
+        }
     }
 
     fn note_there(&mut self) {
@@ -179,30 +211,25 @@ impl Talker {
 
 /// Carries out a transaction, unless its marker says that it has been. After an error that is not
 /// known; then it is tried again.
-fn transact(connected: &mut Connected, work: &mut Work) -> Result<Vec<Refused>, RedisError> {
+fn transact(connected: &mut Connected, work: &mut Work) -> Result<(), RedisError> {
     let Some(transaction) = &work.transaction else {
-        return Ok(Vec::new());
+        return Ok(());
     };
     if let (Connected::Cluster(_), true) = (&*connected, work.left_out.is_empty()) {
         work.left_out = strangers(transaction);
     }
     let connection = connected.of_key(&transaction.marker)?;
-    loop {
-        let mut refused = Vec::new();
-        if !has_been(connection, transaction)? {
-            match attempt(connection, transaction, &work.left_out)? {
-                Attempt::CarriedOut(on_the_way) => refused = on_the_way,
-                Attempt::Overtaken => continue,
-                Attempt::NotTaken(more) => {
-                    work.left_out.extend(more);
-                    continue;
-                }
+    while !has_been(connection, transaction)? {
+        match attempt(connection, transaction, &work.left_out)? {
+            Attempt::CarriedOut(on_the_way) => {
+                work.refused = on_the_way;
+                break;
             }
+            Attempt::Overtaken => {}
+            Attempt::NotTaken(more) => work.left_out.extend(more),
         }
-        let left_out = std::mem::take(&mut work.left_out);
-        refused.extend(left_out.into_values());
-        return Ok(refused);
     }
+    Ok(())
 }
 
 /// Returns the commands whose key is in another slot of the cluster than the marker.

@@ -124,6 +124,7 @@ fn every_command_is_carried_out_in_order_while_slots_move() {
     let nodes: String = ask(&mut connection, &["CLUSTER", "NODES"]);
     let ids: Vec<_> = nodes
         .lines()
+        .filter(|line| !line.contains("slave"))
         .filter_map(|line| line.split(' ').next())
         .collect();
     let moved = Command::new("redis-cli")
@@ -196,6 +197,42 @@ fn commands_with_a_hash_tag_count_once_and_others_are_dead_letters() {
     assert_eq!(ask::<u64>(&mut connection, &["GET", "{orders}:sum"]), all);
     assert_eq!(ask::<u64>(&mut connection, &["EXISTS", "elsewhere"]), 0);
     assert!(letters >= 1, "they are told");
+}
+
+#[test]
+fn a_failover_of_a_node_loses_and_doubles_nothing() {
+    let Some(server) = started("redis-cluster.sh") else {
+        return;
+    };
+    let port = std::fs::read_to_string(server.folder().join("replica.port")).unwrap();
+    let replica = format!("redis://{}:{}/", server.address().ip(), port.trim());
+    let role = || format!("{:?}", super::ask::<redis::Value>(&replica, &["ROLE"]));
+    // The slots of this tag belong to the node with the replica.
+    let append = |n: &u64, commands: &mut Commands| {
+        commands.command("RPUSH", &[&"{orders}:all", n]);
+    };
+    let sink = write(url(&server), append)
+        .exactly_once()
+        .hash_tag("orders");
+    let mut life = Driven::begin(&supplier(sink), "failover", Instance::ONLY, None);
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let mut epoch = 0;
+    let mut last = u64::MAX;
+    while epoch < last {
+        assert!(Instant::now() < deadline, "the replica does not take over");
+        life.write(epoch * 100..(epoch + 1) * 100);
+        epoch += 1;
+        let ended = life.end_epoch(Epoch(epoch), false);
+        life.commit(&ended);
+        if epoch == 20 {
+            let _: () = super::ask(&replica, &["CLUSTER", "FAILOVER"]);
+        }
+        if last == u64::MAX && epoch >= 20 && role().contains("master") {
+            last = epoch + 20;
+        }
+    }
+    let all: Vec<u64> = super::ask(&replica, &["LRANGE", "{orders}:all", "0", "-1"]);
+    assert!(all.into_iter().eq(0..epoch * 100), "once, in order");
 }
 
 #[test]

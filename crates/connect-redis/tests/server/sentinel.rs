@@ -4,59 +4,95 @@ use std::time::{Duration, Instant};
 
 use ardea_connect::collections::items;
 use ardea_connect_redis::{Commands, write};
-use ardea_core::ErrorCode;
+use ardea_core::{Epoch, ErrorCode, Instance};
 use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
+use ardea_state_manager::conformance::Server;
+use ardea_testkit::Driven;
 
-use super::refused::refusal;
+use super::refused::{refusal, supplier};
 use super::{ask, numbers, started};
+
+/// A sentinel with a primary server and a replica.
+struct Sentinel {
+    server: Server,
+    first: String,
+    deadline: Instant,
+}
+
+impl Sentinel {
+    /// `None`, and a word on the terminal, if there can't be one.
+    fn start() -> Option<Sentinel> {
+        let server = started("redis-sentinel.sh")?;
+        let mut sentinel = Sentinel {
+            server,
+            first: String::new(),
+            deadline: Instant::now() + Duration::from_secs(120),
+        };
+        sentinel.first = sentinel.primary();
+        Some(sentinel)
+    }
+
+    fn address(&self) -> String {
+        format!("redis://{}/", self.server.address())
+    }
+
+    /// Returns the address of a sink.
+    fn sink_address(&self) -> String {
+        format!("redis+sentinel://{}/main", self.server.address())
+    }
+
+    /// Returns the server that the sentinel names.
+    fn primary(&self) -> String {
+        let question = ["SENTINEL", "get-master-addr-by-name", "main"];
+        let (host, port): (String, u16) = ask(&self.address(), &question);
+        format!("redis://{host}:{port}/")
+    }
+
+    fn begin_failover(&self) {
+        let _: () = ask(&self.address(), &["SENTINEL", "FAILOVER", "main"]);
+    }
+
+    /// Returns true once the first server follows another one.
+    fn has_demoted_first(&self) -> bool {
+        assert!(Instant::now() < self.deadline, "there is no failover");
+        format!("{:?}", ask::<redis::Value>(&self.first, &["ROLE"])).contains("slave")
+    }
+}
 
 #[test]
 fn the_server_that_sentinels_name_is_written_to_also_when_it_is_another_one() {
     const RECORDS: u64 = 100_000;
-    let Some(server) = started("redis-sentinel.sh") else {
+    let Some(sentinel) = Sentinel::start() else {
         return;
     };
-    let sentinel = format!("redis://{}/", server.address());
-    let primary = || -> String {
-        let (host, port): (String, u16) =
-            ask(&sentinel, &["SENTINEL", "get-master-addr-by-name", "main"]);
-        format!("redis://{host}:{port}/")
-    };
-    let first = primary();
-    // Times and numbers of its commands are known to the replica before they are answered.
-    let _: () = ask(&first, &["CONFIG", "SET", "min-replicas-to-write", "0"]);
-    let url = format!("redis+sentinel://{}/main", server.address());
     let p = Pipeline::new("sentinel");
-    let sink = write(url, |n: &u64, commands: &mut Commands| {
-        commands.hset("seen", n, n);
-    });
-    // What the first server has confirmed it may lose with its life, so that the same comes again.
+    let sink = write(
+        sentinel.sink_address(),
+        |n: &u64, commands: &mut Commands| {
+            commands.hset("seen", n, n);
+        },
+    );
     p.read_from(items(numbers(RECORDS)))
         .write_to(sink.idempotent());
     let node = Node::start(NodeConfig::default()).unwrap();
     let job = p.submit(&node, JobConfig::default()).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while ask::<u64>(&first, &["EXISTS", "seen"]) == 0 {
-        assert!(Instant::now() < deadline, "nothing is written");
+    while ask::<u64>(&sentinel.first, &["EXISTS", "seen"]) == 0 {
+        assert!(Instant::now() < sentinel.deadline, "nothing is written");
         std::thread::park_timeout(Duration::from_millis(1));
     }
-    // It hands over to the replica, which has all that it has confirmed.
-    let _: () = ask(&sentinel, &["SENTINEL", "FAILOVER", "main"]);
+    sentinel.begin_failover();
     job.join().unwrap();
-    while primary() == first {
-        assert!(Instant::now() < deadline, "the replica does not take over");
+    while sentinel.primary() == sentinel.first {
+        assert!(Instant::now() < sentinel.deadline, "no replica takes over");
         std::thread::park_timeout(Duration::from_millis(10));
     }
-    // Until the failover has ended, sentinels list the first server among their primaries.
-    let role_of_first = || format!("{:?}", ask::<redis::Value>(&first, &["ROLE"]));
-    while !role_of_first().contains("slave") {
-        assert!(Instant::now() < deadline, "the first server stays primary");
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
+    let seen = || ask::<u64>(&sentinel.primary(), &["HLEN", "seen"]);
+    assert_eq!(seen(), RECORDS);
 
+    // The first server still takes commands.
     let again = write(
-        format!("redis+sentinel://{}/main", server.address()),
+        sentinel.sink_address(),
         |n: &u64, commands: &mut Commands| {
             commands.set("last", n);
         },
@@ -64,16 +100,59 @@ fn the_server_that_sentinels_name_is_written_to_also_when_it_is_another_one() {
     let p = Pipeline::new("again");
     p.read_from(items(numbers(10))).write_to(again);
     p.run().unwrap();
-    assert_eq!(ask::<u64>(&primary(), &["GET", "last"]), 9);
+    assert_eq!(ask::<u64>(&sentinel.primary(), &["GET", "last"]), 9);
+}
+
+#[test]
+fn a_failover_amid_an_exactly_once_job_loses_and_doubles_nothing() {
+    const PER_EPOCH: u64 = 100;
+    let Some(sentinel) = Sentinel::start() else {
+        return;
+    };
+    let append = |n: &u64, commands: &mut Commands| {
+        commands.command("RPUSH", &[&"all", n]);
+    };
+    let sink = supplier(write(sentinel.sink_address(), append).exactly_once());
+    let mut life = Driven::begin(&sink, "failover", Instance::ONLY, None);
+    let mut epoch = 0;
+    let mut last = u64::MAX;
+    // Epochs go on from before the failover until the first server has become a replica.
+    while epoch < last {
+        life.write(epoch * PER_EPOCH..(epoch + 1) * PER_EPOCH);
+        epoch += 1;
+        let ended = life.end_epoch(Epoch(epoch), false);
+        life.commit(&ended);
+        if epoch == 20 {
+            sentinel.begin_failover();
+        }
+        if last == u64::MAX && epoch >= 20 && sentinel.has_demoted_first() {
+            last = epoch + 20;
+        }
+    }
+    assert_ne!(sentinel.primary(), sentinel.first);
+    let all: Vec<u64> = ask(&sentinel.primary(), &["LRANGE", "all", "0", "-1"]);
+    assert!(all.into_iter().eq(0..epoch * PER_EPOCH), "once, in order");
+}
+
+#[test]
+fn a_name_that_sentinels_do_not_know_is_refused() {
+    let Some(sentinel) = Sentinel::start() else {
+        return;
+    };
+    let url = format!("redis+sentinel://{}/other", sentinel.server.address());
+    let error = refusal(write(url, |n: &u64, commands: &mut Commands| {
+        commands.set("n", n);
+    }));
+    assert_eq!(error.code(), ErrorCode::InvalidConfig, "{error}");
+    assert!(error.to_string().contains("other"), "{error}");
 }
 
 #[test]
 fn a_sentinel_is_not_taken_for_a_server() {
-    let Some(server) = started("redis-sentinel.sh") else {
+    let Some(sentinel) = Sentinel::start() else {
         return;
     };
-    let url = format!("redis://{}/", server.address());
-    let sink = write(url, |n: &u64, commands: &mut Commands| {
+    let sink = write(sentinel.address(), |n: &u64, commands: &mut Commands| {
         commands.set("n", n);
     });
     let error = refusal(sink);
