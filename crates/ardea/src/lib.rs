@@ -83,7 +83,8 @@ pub mod prelude {
     };
     pub use ardea_core::{
         Bounded, Boundedness, DeadLetter, DeadLetters, Demand, Error, ErrorCode, Guarantee,
-        Isolation, Key, OnError, Parallelism, Result, Sink, Source, Timestamp, Unbounded,
+        Isolation, Key, OnError, OnLostPosition, Parallelism, Result, Sink, Source, Timestamp,
+        Unbounded,
     };
     pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig, StatePlace};
     pub use ardea_pipeline::{

@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use ardea_core::{Error, ErrorCode, Instance, Result, Timestamp};
+use ardea_core::{Error, ErrorCode, Instance, OnLostPosition, Result, Timestamp};
 use rdkafka::Offset;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 
 use crate::fingerprint::Fingerprint;
-use crate::lost::{Lost, OnLostPosition, Why};
+use crate::lost::{Lost, Why};
 use crate::positions::Start;
 use crate::settings::Settings;
 use crate::teller::Teller;
@@ -331,6 +331,15 @@ impl Search {
         }
         self.teller().heard();
         Ok(())
+    }
+
+    /// Looks at single offsets.
+    fn probe(&mut self) -> Result<&Probe, Trouble> {
+        let probe = match self.probe.take() {
+            Some(probe) => probe,
+            None => Probe::new(&self.mission).map_err(Trouble::Failed)?,
+        };
+        Ok(self.probe.insert(probe))
     }
 
     fn is_ours(&self, id: &PartitionId) -> bool {

@@ -61,7 +61,6 @@ mod topics;
 
 pub use costs::SourceCosts;
 pub use dead_letters::{DeadLetterTopic, dead_letters};
-pub use lost::OnLostPosition;
 pub use message::{Message, Record};
 pub use positions::{Bookmark, Positions, Start};
 pub use security::{Sasl, Tls};

@@ -7,21 +7,6 @@ use ardea_core::{Error, ErrorCode};
 use crate::identity::Replaced;
 use crate::topics::PartitionId;
 
-/// Sets what a source does when it cannot go on where it was: the records that come next are gone, or others are in their place.
-///
-/// That happens when a topic is deleted and made anew, when a log is truncated (an unclean election of a leader, a restored backup), when
-/// retention removes what has not been read, and when a position lies beyond the end of its log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OnLostPosition {
-    /// The job fails. The message says what was remembered and what the log has.
-    #[default]
-    Fail,
-    /// Reading goes on at the oldest record of the partition, which standard error tells.
-    Earliest,
-    /// Reading goes on behind the newest record of the partition, which standard error tells.
-    Latest,
-}
-
 /// A position that was lost.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Lost {
@@ -63,7 +48,7 @@ impl Lost {
             partition, next, ..
         } = &self;
         let what = format!("cannot go on in the Kafka topic {partition} at offset {next}");
-        let hint = "the source's setting `on_lost_position` (`Earliest` or `Latest`) says where to go on; a job that begins without its state begins at `start`";
+        let hint = "`on_lost_position(OnLostPosition::Continue)` goes on at the oldest record; a job that begins without its state begins at `start`";
         let error = Error::new(ErrorCode::ReadFailed, what)
             .because(self.to_string())
             .hint(hint);

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Bounded, Instance, Isolation, OnError, Parallelism, Processor, Result, Source, Unbounded,
+    Bounded, Instance, Isolation, OnError, OnLostPosition, Parallelism, Processor, Result, Source,
+    Unbounded,
 };
 use serde::de::DeserializeOwned;
 
 use crate::costs::SourceCosts;
-use crate::lost::OnLostPosition;
 use crate::message::{Message, Record};
 use crate::partitions::Timing;
 use crate::positions::{Bookmark, Start};
@@ -146,6 +146,7 @@ impl<T, F, B> KafkaSource<T, F, B> {
     }
 
     /// Sets what to do when a position does not mean any more what it meant: the job fails by default.
+    /// [`OnLostPosition::Continue`] goes on at the oldest record of the partition.
     pub fn on_lost_position(mut self, on_lost: OnLostPosition) -> Self {
         self.plan.on_lost = on_lost;
         self

@@ -11,7 +11,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Instance, Isolation, OnError, Processor, Result, Source, Unbounded};
+use ardea_core::{
+    Instance, Isolation, OnError, OnLostPosition, Processor, Result, Source, Unbounded,
+};
 use serde::de::DeserializeOwned;
 
 use crate::message::Message;
@@ -33,7 +35,7 @@ pub fn read(
             in_flight: const { NonZeroU32::new(50_000).unwrap() },
             patience: Duration::from_secs(30),
             on_error: OnError::default(),
-            skips_removed: false,
+            on_lost: OnLostPosition::default(),
         },
         decode: |message| Ok(message.payload.to_vec()),
         record: PhantomData,
@@ -56,7 +58,7 @@ pub type Decoder<T> = fn(&Message<'_>) -> Result<T, String>;
 ///   unless [told](Self::consumer). The stream has to be there.
 /// * Records have the time at which the server got them.
 /// * A position that does not mean what it meant fails the job: a stream that was deleted and made anew, or ends before what was read. So
-///   do messages that were [removed](Self::skip_removed) before they were read. A consumer that was deleted is made anew.
+///   do messages that were removed before they were read, unless [`on_lost_position`](Self::on_lost_position) says otherwise. A consumer that was deleted is made anew.
 /// * A message whose headers are no text is a bad record like one that can't be decoded.
 #[derive(Debug)]
 pub struct NatsSource<T, F> {
@@ -77,8 +79,7 @@ pub(crate) struct Plan {
     pub in_flight: NonZeroU32,
     pub patience: Duration,
     pub on_error: OnError,
-    /// Messages that were removed before they were read are no failure.
-    pub skips_removed: bool,
+    pub on_lost: OnLostPosition,
 }
 
 impl<T, F> NatsSource<T, F> {
@@ -132,11 +133,13 @@ impl<T, F> NatsSource<T, F> {
         self
     }
 
-    /// Accepts that messages are removed from the stream before they are read, by its limits or a purge. Without this they fail the
-    /// job, with their numbers, as far as that can be told: not of a stream whose messages go when they are acknowledged, nor where
-    /// only some subjects are read or only the last messages of each are kept.
-    pub fn skip_removed(mut self) -> Self {
-        self.plan.skips_removed = true;
+    /// Sets what to do when messages were removed from the stream before they were read, by its limits or a purge: the job fails by
+    /// default, with their numbers. [`OnLostPosition::Continue`] goes on with the oldest message that is left.
+    ///
+    /// Removed messages cannot be told of a stream whose messages go when they are acknowledged, nor where only some subjects are
+    /// read or only the last messages of each are kept. A stream that was made anew fails the job in any case.
+    pub fn on_lost_position(mut self, on_lost: OnLostPosition) -> Self {
+        self.plan.on_lost = on_lost;
         self
     }
 

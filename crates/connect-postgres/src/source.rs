@@ -16,11 +16,12 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea_core::{Bounded, Instance, Isolation, OnError, Parallelism, Processor, Result, Source};
+use ardea_core::{
+    Bounded, Instance, Isolation, OnError, OnLostPosition, Parallelism, Processor, Result, Source,
+};
 use serde::de::DeserializeOwned;
 
 use crate::address::Address;
-use crate::replaced::OnReplaced;
 use crate::table_name::TableName;
 use read::ReadP;
 
@@ -68,7 +69,7 @@ pub fn query<T: DeserializeOwned + Send + 'static>(
 ///   Rows that are neither changed nor removed are read once.
 /// * A table that is dropped and created again, truncated, or that ends before the last key, while
 ///   it is read or between two runs of the job, fails the job, or is read on from there, as
-///   [`on_replaced`](Self::on_replaced) says. Of a query only its end is compared.
+///   [`on_lost_position`](Self::on_lost_position) says. Of a query only its end is compared.
 /// * Several [instances](Self::parallelism) share rows by blocks of the key, which has to be a
 ///   whole number then.
 /// * A server that is away is waited for. The source works through a connection pooler in any mode
@@ -96,7 +97,7 @@ pub(crate) struct Plan {
     pub page: NonZeroU32,
     /// How many keys lie in a block.
     pub block: NonZeroU32,
-    pub on_replaced: OnReplaced,
+    pub on_lost: OnLostPosition,
 }
 
 impl<T: DeserializeOwned + Send + 'static> PostgresSource<T> {
@@ -116,7 +117,7 @@ impl<T: DeserializeOwned + Send + 'static> PostgresSource<T> {
                 key,
                 page: const { NonZeroU32::new(1_000).unwrap() },
                 block: const { NonZeroU32::new(10_000).unwrap() },
-                on_replaced: OnReplaced::default(),
+                on_lost: OnLostPosition::default(),
             },
             parallelism: Parallelism::ONE,
             on_error: OnError::default(),
@@ -143,10 +144,11 @@ impl<T: DeserializeOwned + Send + 'static> PostgresSource<T> {
         self
     }
 
-    /// Sets what becomes of a job whose table is not the one that was read before: it was dropped
-    /// and created again, truncated, or ends before the last key. The job fails by default.
-    pub fn on_replaced(mut self, on_replaced: OnReplaced) -> Self {
-        self.plan.on_replaced = on_replaced;
+    /// Sets what to do when the table is not the one that was read before: it was dropped and created
+    /// again, truncated, or ends before the last key. The job fails by default.
+    /// [`OnLostPosition::Continue`] goes on behind the key that was read last.
+    pub fn on_lost_position(mut self, on_lost: OnLostPosition) -> Self {
+        self.plan.on_lost = on_lost;
         self
     }
 

@@ -6,7 +6,7 @@ use ardea_core::Result;
 use rdkafka::Offset;
 
 use super::locate::found;
-use super::{Damaged, News, Probe, Search, Trouble};
+use super::{Damaged, News, Search, Trouble};
 use crate::topics::PartitionId;
 
 /// How many offsets are tried one by one. A batch that is longer may take the records of its neighbours with it, if they are damaged too.
@@ -22,18 +22,13 @@ impl Search {
         news: &mut News,
     ) -> Result<(), Trouble> {
         let (_, end) = self.log_of(id)?;
-        let probe = match self.probe.take() {
-            Some(probe) => probe,
-            None => Probe::new(&self.mission).map_err(Trouble::Failed)?,
-        };
+        let probe = self.probe()?;
         // A batch whose checksum is wrong is passed over by the client. One that can't be unpacked is not.
         let behind = match probe.next_behind(id, next) {
             Ok(Some(behind)) => Ok(behind),
             Ok(None) => first_readable(next..end, |offset| probe.is_readable(id, offset)),
             Err(error) => Err(error),
-        };
-        self.probe = Some(probe);
-        let behind = behind?;
+        }?;
         if behind == next {
             // It can be read after all.
             news.found.push(found(id, Offset::Offset(next), next, end));

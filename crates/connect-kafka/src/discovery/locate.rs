@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ardea_core::{Result, Timestamp};
+use ardea_core::{OnLostPosition, Result, Timestamp};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::{ANSWER_TIMEOUT, Found, LogMark, News, Probe, Reached, Search, Trouble};
+use super::{ANSWER_TIMEOUT, Found, LogMark, News, Reached, Search, Trouble};
 use crate::identity::Replaced;
-use crate::lost::{Lost, OnLostPosition, Why};
+use crate::lost::{Lost, Why};
 use crate::positions::Start;
 use crate::topics::PartitionId;
 
@@ -147,14 +147,9 @@ impl Search {
         else {
             return Ok(None);
         };
-        let probe = match self.probe.take() {
-            Some(probe) => probe,
-            None => Probe::new(&self.mission).map_err(Trouble::Failed)?,
-        };
-        let there = probe.record_at(id, last.offset);
-        self.probe = Some(probe);
+        let there = self.probe()?.record_at(id, last.offset)?;
         // One that was removed by compaction says nothing.
-        let other = there?.filter(|there| there.offset == last.offset && *there != last);
+        let other = there.filter(|there| there.offset == last.offset && *there != last);
         let why = |_| {
             (
                 next,
@@ -180,15 +175,14 @@ impl Search {
             log: Some(log),
             why,
         };
-        let (start, offset) = match self.mission.on_lost {
-            OnLostPosition::Fail => return Err(Trouble::Failed(lost.into_error())),
-            OnLostPosition::Earliest => (Offset::Beginning, log.0),
-            OnLostPosition::Latest => (Offset::Offset(log.1), log.1),
-        };
+        if self.mission.on_lost == OnLostPosition::Fail {
+            return Err(Trouble::Failed(lost.into_error()));
+        }
+        let (oldest, end) = log;
         self.teller().say(&format!(
-            "the position {next} in {id} was lost: {lost}; reading goes on at offset {offset}"
+            "the position {next} in {id} was lost: {lost}; reading goes on at offset {oldest}"
         ));
-        let mut found = found(id, start, offset, log.1);
+        let mut found = found(id, Offset::Beginning, oldest, end);
         if let Some(reached) = reached {
             found.highest = reached.highest;
         }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, OnLostPosition, Result};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::metadata::MetadataTopic;
 
 use super::{ANSWER_TIMEOUT, News, Search, Trouble};
-use crate::lost::{Lost, OnLostPosition, Why};
+use crate::lost::{Lost, Why};
 use crate::topics::{PartitionId, Selection};
 
 /// How long brokers may not know a topic or a partition: those that have just been started learn of it late.

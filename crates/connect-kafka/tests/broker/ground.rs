@@ -1,6 +1,7 @@
 //! A broker, topics on it, and jobs to try.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use ardea_pipeline::Pipeline;
 use ardea_state_manager::conformance::{Server, Skipped};
 use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 /// How long a test waits for what must come.
@@ -21,6 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// A broker; `None`, and a word on the terminal, if there can't be one.
 pub fn own_broker() -> Option<Server> {
     broker_of("kafka.sh")
+}
+
+/// The broker that makes no topic by itself and ends transactions after a second. It ends with the process.
+pub fn strict_broker() -> Option<String> {
+    static BROKER: OnceLock<Option<Server>> = OnceLock::new();
+    let broker = BROKER.get_or_init(|| broker_of("kafka-strict.sh"));
+    broker.as_ref().map(|server| server.address().to_string())
 }
 
 /// A broker with listeners for TLS and SASL.
@@ -73,7 +82,8 @@ impl Topic {
         Topic::with(brokers, partitions, &[])
     }
 
-    fn with(brokers: String, partitions: i32, settings: &[(&str, &str)]) -> Topic {
+    /// A new topic with settings of its own.
+    pub fn with(brokers: String, partitions: i32, settings: &[(&str, &str)]) -> Topic {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let topic = Topic {
@@ -165,6 +175,39 @@ impl Topic {
         p.run().expect("read");
         texts.take_sorted()
     }
+}
+
+/// The log of partition 0 of a topic on a broker of its own.
+pub fn log_of(server: &Server, topic: &Topic) -> PathBuf {
+    let folder = server.folder().join("data");
+    let partition = folder.join(format!("{}-0", topic.name));
+    partition.join("00000000000000000000.log")
+}
+
+/// The numbers of texts, in ascending order.
+pub fn sorted_numbers(texts: impl IntoIterator<Item = String>) -> Vec<u64> {
+    let numbers = texts
+        .into_iter()
+        .map(|text| text.parse().expect("a number"));
+    let mut numbers: Vec<u64> = numbers.collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Waits until a consumer group has committed an offset of partition 0 of a topic.
+pub fn await_committed(topic: &Topic, group: &str, offset: i64, mut meanwhile: impl FnMut()) {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", &topic.brokers)
+        .set("group.id", group)
+        .create()
+        .expect("a client");
+    eventually("the group has the offset", || {
+        meanwhile();
+        let mut asked = TopicPartitionList::new();
+        asked.add_partition(&topic.name, 0);
+        let told = consumer.committed_offsets(asked, Duration::from_secs(5));
+        told.is_ok_and(|told| told.elements()[0].offset() == Offset::Offset(offset))
+    });
 }
 
 /// Runs a pipeline until it is dropped.

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use ardea_connect_kafka::{OnLostPosition, Positions, Start, read};
-use ardea_core::{Cut, Epoch, Error, ErrorCode, StateChunk};
+use ardea_connect_kafka::{Positions, Start, read};
+use ardea_core::{Cut, Epoch, Error, ErrorCode, OnLostPosition, StateChunk};
 use ardea_pipeline::Pipeline;
 use ardea_state_manager::conformance::Server;
 
 use super::driven::Driven;
-use super::ground::{Running, Topic, eventually, own_broker};
+use super::ground::{Running, Topic, eventually, log_of, own_broker};
 
 fn texts(word: &str, range: std::ops::Range<i64>) -> Vec<(i32, i64, String)> {
     range.map(|n| (0, n + 1, format!("{word} {n}"))).collect()
@@ -46,7 +45,11 @@ fn unbounded(
 }
 
 /// Goes on from a state until something comes, or it fails.
-fn go_on(topic: &Topic, on_lost: OnLostPosition, state: &StateChunk) -> Result<Vec<String>, Error> {
+pub fn go_on(
+    topic: &Topic,
+    on_lost: OnLostPosition,
+    state: &StateChunk,
+) -> Result<Vec<String>, Error> {
     let supplier = unbounded(topic, on_lost);
     let mut driven = Driven::new(&supplier, "kept", (0, 1)).restored(1, state)?;
     let (mut all, mut failed) = (Vec::new(), None);
@@ -80,33 +83,24 @@ fn refused(topic: &Topic, state: &StateChunk) -> String {
 }
 
 #[test]
-fn a_topic_made_anew_while_a_job_was_away_is_noticed_and_its_records_are_not_skipped() {
-    let Some(topic) = Topic::new(1) else { return };
-    topic.fill(texts("old", 0..100));
-    let state = state_after(&topic, 100);
-    topic.delete();
-    topic.make(1);
-    topic.fill(texts("new", 0..250));
-    let text = refused(&topic, &state);
-    // The id is told by lines of librdkafka's log: here it is seen that they are still understood.
-    assert!(
-        text.contains("made anew") && text.contains("offset 100"),
-        "{text}"
-    );
-    assert!(text.contains("0 to 249"), "{text}");
-    let all = go_on(&topic, OnLostPosition::Earliest, &state).unwrap();
-    assert_eq!(all[0], "new 0");
-}
-
-#[test]
-fn a_topic_made_anew_with_as_many_records_is_noticed_too() {
-    let Some(topic) = Topic::new(1) else { return };
-    topic.fill(texts("same", 0..10));
-    let state = state_after(&topic, 10);
-    topic.delete();
-    topic.make(1);
-    topic.fill(texts("same", 0..10));
-    assert!(refused(&topic, &state).contains("made anew"));
+fn a_topic_made_anew_while_a_job_was_away_is_noticed_however_many_records_it_has() {
+    for count in [40, 100, 250] {
+        let Some(topic) = Topic::new(1) else { return };
+        topic.fill(texts("old", 0..100));
+        let state = state_after(&topic, 100);
+        topic.delete();
+        topic.make(1);
+        topic.fill(texts("new", 0..count));
+        let text = refused(&topic, &state);
+        // The id is told by lines of librdkafka's log: here it is seen that they are still understood.
+        assert!(
+            text.contains("made anew") && text.contains("offset 100"),
+            "{text}"
+        );
+        assert!(text.contains(&format!("0 to {}", count - 1)), "{text}");
+        let all = go_on(&topic, OnLostPosition::Continue, &state).unwrap();
+        assert_eq!(all[0], "new 0");
+    }
 }
 
 #[test]
@@ -138,7 +132,7 @@ fn a_job_that_is_told_to_reads_a_topic_made_anew_from_its_beginning() {
     let p = Pipeline::new("anew");
     let source = read(&topic.brokers, &topic.name)
         .text()
-        .on_lost_position(OnLostPosition::Earliest);
+        .on_lost_position(OnLostPosition::Continue);
     let out = p.read_from(source.build()).collect();
     let running = Running::start(&p);
     eventually("the old ones come", || out.len() == 100);
@@ -222,8 +216,67 @@ fn records_that_retention_removed_before_they_were_read_are_noticed() {
         text.contains("20 offsets") && text.contains("30 to 49"),
         "{text}"
     );
-    let all = go_on(&topic, OnLostPosition::Earliest, &state).unwrap();
+    let all = go_on(&topic, OnLostPosition::Continue, &state).unwrap();
     assert_eq!(all[0], "x 30");
+}
+
+#[test]
+fn records_that_retention_removes_while_a_job_is_behind_are_not_skipped_in_silence() {
+    const RECORDS: i64 = 20;
+    const LEFT: i64 = 15;
+    for on_lost in [OnLostPosition::Fail, OnLostPosition::Continue] {
+        let Some(topic) = Topic::new(1) else { return };
+        let padded = |n: i64| format!("{n:050000}");
+        for n in 0..RECORDS {
+            // A batch each.
+            topic.fill([(0, n + 1, padded(n))]);
+        }
+        // Few are fetched ahead.
+        let source = read(&topic.brokers, &topic.name)
+            .text()
+            .on_lost_position(on_lost)
+            .property("fetch.message.max.bytes", "1000")
+            .property("queued.max.messages.kbytes", "50");
+        let supplier = source.build().into_parts().1;
+        let mut driven = Driven::new(&supplier, "behind", (0, 1));
+        let mut all = Vec::new();
+        eventually("the first comes", || {
+            driven.read(1, &mut all);
+            !all.is_empty()
+        });
+        topic.delete_records_before(LEFT);
+        let mut failed = None;
+        eventually("it fails, or reads to the end", || {
+            failed = driven.try_read(1, &mut all).err();
+            failed.is_some() || all.last() == Some(&padded(RECORDS - 1))
+        });
+        // Some had been fetched before they were removed.
+        let before = all.iter().take_while(|text| **text < padded(LEFT)).count();
+        assert!(
+            all[..before]
+                .iter()
+                .cloned()
+                .eq((0..).map(padded).take(before))
+        );
+        match failed {
+            Some(error) => {
+                assert_eq!(on_lost, OnLostPosition::Fail, "{error}");
+                assert_eq!(all.len(), before);
+                let text = error.to_string();
+                let gone = format!("{} offsets", LEFT - before as i64);
+                assert!(text.contains(&gone) && error.is_permanent(), "{text}");
+            }
+            None => {
+                assert_eq!(on_lost, OnLostPosition::Continue);
+                assert!(
+                    all[before..]
+                        .iter()
+                        .cloned()
+                        .eq((LEFT..RECORDS).map(padded))
+                );
+            }
+        }
+    }
 }
 
 #[test]
@@ -237,13 +290,14 @@ fn a_topic_with_fewer_partitions_is_noticed() {
     assert!(error.to_string().contains("1 partitions"), "{error}");
 }
 
-/// The log of partition 0 of a topic on a broker of its own.
-fn log_of(server: &Server, topic: &Topic) -> PathBuf {
-    let folder = server
-        .folder()
-        .join("data")
-        .join(format!("{}-0", topic.name));
-    folder.join("00000000000000000000.log")
+/// Kills a broker, takes away the second half of the log of partition 0 of a topic, and starts it again.
+fn truncate_log(server: &Server, topic: &Topic) {
+    server.kill();
+    let log = log_of(server, topic);
+    let length = std::fs::metadata(&log).unwrap().len();
+    let file = OpenOptions::new().write(true).open(&log).unwrap();
+    file.set_len(length / 2).unwrap();
+    server.restart();
 }
 
 #[test]
@@ -255,12 +309,7 @@ fn a_log_that_was_truncated_and_has_grown_again_is_noticed() {
         topic.fill(texts("old", n..n + 1));
     }
     let state = state_after(&topic, 10);
-    server.kill();
-    let log = log_of(&server, &topic);
-    let length = std::fs::metadata(&log).unwrap().len();
-    let file = OpenOptions::new().write(true).open(&log).unwrap();
-    file.set_len(length / 2).unwrap();
-    server.restart();
+    truncate_log(&server, &topic);
     let text = refused(&topic, &state);
     assert!(text.contains("ends before"), "{text}");
     topic.fill(texts("new", 0..20));
@@ -285,12 +334,7 @@ fn a_bounded_source_whose_log_loses_its_end_meanwhile_does_not_succeed() {
     });
     let state = driven.cut(Cut::full(Epoch(1)));
     drop(driven);
-    server.kill();
-    let log = log_of(&server, &topic);
-    let length = std::fs::metadata(&log).unwrap().len();
-    let file = OpenOptions::new().write(true).open(&log).unwrap();
-    file.set_len(length / 2).unwrap();
-    server.restart();
+    truncate_log(&server, &topic);
     let mut driven = Driven::new(&supplier, "kept", (0, 1))
         .restored(1, &state)
         .unwrap();
@@ -317,23 +361,20 @@ fn positions_of_several_topics_are_given_by_topic() {
     other.fill(texts("b", 0..5));
     let at = |offset| -> Positions { [(0, offset)].into_iter().collect() };
     let all: BTreeMap<_, _> = [(topic.name.clone(), at(3)), (other.name.clone(), at(4))].into();
+    let both = || {
+        let names = [&topic.name, &other.name].map(String::as_str);
+        read(&topic.brokers, names)
+    };
     let p = Pipeline::new("two");
-    let source = read(
-        &topic.brokers,
-        [&topic.name, &other.name].map(String::as_str),
-    )
-    .text()
-    .start(Start::TopicPositions(all.clone()))
-    .until_present();
+    let source = both()
+        .text()
+        .start(Start::TopicPositions(all.clone()))
+        .until_present();
     let out = p.read_from(source.build()).collect();
     p.run().unwrap();
     assert_eq!(out.take_sorted(), ["a 3", "a 4", "b 4"]);
     let p = Pipeline::new("two");
-    let source = read(
-        &topic.brokers,
-        [&topic.name, &other.name].map(String::as_str),
-    )
-    .start(Start::Positions(at(3)));
+    let source = both().start(Start::Positions(at(3)));
     p.read_from(source.build()).collect();
     let error = p.run().expect_err("of which topic?");
     assert_eq!(error.code(), ErrorCode::InvalidConfig, "{error}");

@@ -10,7 +10,7 @@ use ardea_core::{ErrorCode, Parallelism, Timestamp};
 use ardea_engine::JobStatus;
 use ardea_pipeline::{Pipeline, Window};
 
-use super::ground::{Running, Topic, eventually, own_broker};
+use super::ground::{Running, Topic, eventually, own_broker, sorted_numbers};
 
 fn numbered(count: i64, partitions: i32) -> Vec<(i32, i64, String)> {
     (0..count)
@@ -166,19 +166,6 @@ fn what_is_no_record_is_kept_aside_with_its_place() {
 }
 
 #[test]
-fn positions_that_the_topic_does_not_hold_fail_the_job() {
-    let Some(topic) = Topic::new(1) else { return };
-    topic.fill(numbered(5, 1));
-    let p = Pipeline::new("gone");
-    let positions = [(0, 1000)].into_iter().collect();
-    let source = read(&topic.brokers, &topic.name).start(Start::Positions(positions));
-    p.read_from(source.build()).collect();
-    let error = p.run().expect_err("nothing is there");
-    assert_eq!(error.code(), ErrorCode::ReadFailed, "{error}");
-    assert!(error.to_string().contains("offset 1000"), "{error}");
-}
-
-#[test]
 fn a_topic_that_is_not_there_fails_the_job_and_is_named() {
     let Some(topic) = Topic::new(1) else { return };
     let p = Pipeline::new("missing");
@@ -226,11 +213,6 @@ fn a_broker_that_dies_and_comes_back_is_waited_for_and_nothing_is_missed_or_doub
     eventually("the others come", || texts.len() >= 200);
     running.job.drain();
     running.job.join().unwrap();
-    let mut numbers: Vec<u64> = texts
-        .take()
-        .iter()
-        .map(|text| text.parse().unwrap())
-        .collect();
-    numbers.sort_unstable();
+    let numbers = sorted_numbers(texts.take());
     assert_eq!(numbers, (0..200).collect::<Vec<_>>());
 }

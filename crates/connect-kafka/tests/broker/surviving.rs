@@ -9,7 +9,7 @@ use ardea_core::{
 };
 
 use super::driven::{Driven, together};
-use super::ground::{Topic, eventually, own_broker};
+use super::ground::{Topic, await_committed, eventually, own_broker, sorted_numbers};
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -93,9 +93,6 @@ fn partitions_that_come_while_it_is_away_are_read_from_their_beginning() {
 
 #[test]
 fn kafka_is_told_how_far_committed_epochs_came() {
-    use rdkafka::ClientConfig;
-    use rdkafka::consumer::{BaseConsumer, Consumer};
-    use rdkafka::{Offset, TopicPartitionList};
     let Some(topic) = Topic::new(1) else { return };
     topic.fill((0..9).map(|n| (0, n, n.to_string())));
     let supplier = source(&topic);
@@ -109,17 +106,8 @@ fn kafka_is_told_how_far_committed_epochs_came() {
     driven.cut(Cut::full(Epoch(1)));
     driven.read(1, &mut all);
     driven.commit(1).unwrap();
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", &topic.brokers)
-        .set("group.id", "ardea-told")
-        .create()
-        .unwrap();
-    eventually("the group is there", || {
+    await_committed(&topic, "ardea-told", read, || {
         driven.read(0, &mut all);
-        let mut asked = TopicPartitionList::new();
-        asked.add_partition(&topic.name, 0);
-        let told = consumer.committed_offsets(asked, Duration::from_secs(5));
-        told.is_ok_and(|told| told.elements()[0].offset() == Offset::Offset(read))
     });
 }
 
@@ -135,13 +123,11 @@ fn sink(topic: &Topic) -> Arc<dyn ProcessorSupplier> {
 /// The numbers that can be seen, in any order.
 fn seen(topic: &Topic) -> Vec<u64> {
     let texts = topic.texts(Start::Earliest).into_iter();
-    let mut numbers: Vec<u64> = texts.map(|(.., text)| text.parse().unwrap()).collect();
-    numbers.sort_unstable();
-    numbers
+    sorted_numbers(texts.map(|(.., text)| text))
 }
 
 /// What was committed is seen, each record once. A broker answers a commit before it has told the partitions.
-fn expect_seen(topic: &Topic, expected: impl Iterator<Item = u64>) {
+pub fn expect_seen(topic: &Topic, expected: impl Iterator<Item = u64>) {
     let expected: Vec<u64> = expected.collect();
     eventually("what was committed is seen", || seen(topic) == expected);
 }
@@ -352,9 +338,6 @@ fn records_wait_for_the_room_that_a_commit_makes() {
 
 #[test]
 fn a_job_without_a_guarantee_commits_the_offsets_of_a_group_that_is_named() {
-    use rdkafka::ClientConfig;
-    use rdkafka::consumer::{BaseConsumer, Consumer};
-    use rdkafka::{Offset, TopicPartitionList};
     let Some(topic) = Topic::new(1) else { return };
     topic.fill((0..9).map(|n| (0, n, n.to_string())));
     let p = ardea_pipeline::Pipeline::new("watched");
@@ -363,15 +346,5 @@ fn a_job_without_a_guarantee_commits_the_offsets_of_a_group_that_is_named() {
         .until_present();
     p.read_from(source.build()).collect();
     p.run().unwrap();
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", &topic.brokers)
-        .set("group.id", "watched-group")
-        .create()
-        .unwrap();
-    eventually("the group is there", || {
-        let mut asked = TopicPartitionList::new();
-        asked.add_partition(&topic.name, 0);
-        let told = consumer.committed_offsets(asked, Duration::from_secs(5));
-        told.is_ok_and(|told| told.elements()[0].offset() == Offset::Offset(9))
-    });
+    await_committed(&topic, "watched-group", 9, || ());
 }

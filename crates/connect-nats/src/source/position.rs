@@ -1,6 +1,6 @@
 //! Compares what a job knows of a stream with the stream that the server has.
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, OnLostPosition, Result};
 use async_nats::jetstream::stream::{Info, RetentionPolicy};
 
 use super::Plan;
@@ -44,11 +44,11 @@ pub(crate) fn created(stream: &Info) -> i64 {
     i64::try_from(nanos).unwrap_or(i64::MAX)
 }
 
-/// Refuses a stream in which the position of the job does not mean what it meant.
+/// Refuses a stream in which the position of the job does not mean what it meant. Returns the loss that the job goes on with, if any.
 ///
 /// # Errors
 /// [`ErrorCode::ReadFailed`] if the stream was made anew, ends before what was read, or has lost messages that were not read.
-pub(crate) fn check(known: &Known, stream: &Info, plan: &Plan) -> Result<()> {
+pub(crate) fn check(known: &Known, stream: &Info, plan: &Plan) -> Result<Option<String>> {
     let name = &plan.stream;
     if known.created.is_some_and(|then| then != created(stream)) {
         let what = format!("the stream {name} was deleted and made anew since the job has read it");
@@ -65,29 +65,37 @@ pub(crate) fn check(known: &Known, stream: &Info, plan: &Plan) -> Result<()> {
             .because("it was made anew, or restored from an earlier copy")
             .hint(START_OVER));
     }
-    if highest > 0 && tells_losses(stream, plan) {
-        check_removed((known.first_unread(), last), stream, plan)?;
+    match highest > 0 && tells_losses(stream, plan) {
+        true => check_removed((known.first_unread(), last), stream, plan),
+        false => Ok(None),
     }
-    Ok(())
 }
 
-/// Refuses to go on where messages from the first to the last of these were removed before they were read.
+/// Refuses to go on where messages from the first to the last of these were removed before they were read. Returns the loss where
+/// the job is to go on all the same.
 ///
 /// # Errors
 /// [`ErrorCode::ReadFailed`] with their numbers.
-pub(crate) fn check_removed((from, to): (u64, u64), stream: &Info, plan: &Plan) -> Result<()> {
+pub(crate) fn check_removed(
+    (from, to): (u64, u64),
+    stream: &Info,
+    plan: &Plan,
+) -> Result<Option<String>> {
     let first = stream.state.first_sequence;
-    if plan.skips_removed || from >= first || from > to {
-        return Ok(());
+    if from >= first || from > to {
+        return Ok(None);
     }
     let to = to.min(first - 1);
     let what = format!(
         "messages {from} to {to} of the stream {} were removed before they were read",
         plan.stream
     );
+    if plan.on_lost == OnLostPosition::Continue {
+        return Ok(Some(what));
+    }
     Err(Error::new(ErrorCode::ReadFailed, what)
         .because("the stream keeps no more (its limits of messages, bytes and age), or was purged")
-        .hint("raise the limits of the stream, or accept the loss (`skip_removed`)"))
+        .hint("raise the limits of the stream, or go on with what is left by `on_lost_position(OnLostPosition::Continue)`"))
 }
 
 /// Tells whether a number that is missing at the beginning of a stream is a message that was lost. In others messages go when they are

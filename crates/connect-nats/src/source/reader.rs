@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result, Timestamp};
+use ardea_core::{Error, ErrorCode, OnLostPosition, Result, Timestamp};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::{ConsumerInfoErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{ConsumerErrorKind, Info, Stream};
@@ -304,12 +304,17 @@ impl Task {
             self.known.floor = self.highest;
             self.known.runs.clear();
         }
-        position::check(&self.known, stream, &self.plan)?;
+        if let Some(loss) = position::check(&self.known, stream, &self.plan)? {
+            let first = stream.state.first_sequence;
+            self.teller
+                .note(&format!("{loss}; reading goes on at message {first}"));
+        }
         let created = position::created(stream);
         self.known.created = Some(created);
         self.desk.lock().created = Some(created);
         self.is_checked = true;
-        self.tells_losses = !self.plan.skips_removed && position::tells_losses(stream, &self.plan);
+        self.tells_losses =
+            self.plan.on_lost == OnLostPosition::Fail && position::tells_losses(stream, &self.plan);
         Ok(())
     }
 

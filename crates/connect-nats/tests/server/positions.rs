@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_connect_nats::{NatsSource, read};
-use ardea_core::{Epoch, Error, ErrorCode, Instance, ProcessorSupplier};
+use ardea_core::{Epoch, Error, ErrorCode, Instance, OnLostPosition, ProcessorSupplier};
 use ardea_testkit::{Driven, KeptEpoch};
 use async_nats::jetstream::stream::RetentionPolicy;
 
@@ -86,7 +86,10 @@ fn messages_that_were_removed_before_they_were_read_are_told_unless_that_is_acce
     let mut next = begin(source(&url, "short"), Some(&kept));
     assert_says(&refused(&mut next), &["messages 6 to 15", "short"]);
     drop(next);
-    let mut next = begin(source(&url, "short").skip_removed(), Some(&kept));
+    let mut next = begin(
+        source(&url, "short").on_lost_position(OnLostPosition::Continue),
+        Some(&kept),
+    );
     let mut texts = Vec::<String>::new();
     next.read(20, &mut texts);
     assert_eq!(texts, all(&url, "short"));

@@ -72,7 +72,7 @@ pub(crate) fn replaced(plan: &Plan, why: &str) -> Error {
     );
     Error::new(ErrorCode::ReadFailed, what).permanent().hint(
         "bring the table back, begin without a snapshot, or go on behind the key with \
-         `on_replaced(OnReplaced::Continue)`",
+         `on_lost_position(OnLostPosition::Continue)`",
     )
 }
 

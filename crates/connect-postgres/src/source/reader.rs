@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, OnLostPosition, Result};
 
 use super::Plan;
 use super::page::Page;
@@ -13,7 +13,6 @@ use super::position::{Last, check, digest, replaced};
 use super::strands::Strand;
 use crate::connection::Connection;
 use crate::relation::Identity;
-use crate::replaced::OnReplaced;
 use crate::session::Session;
 use crate::trouble::Trouble;
 
@@ -243,8 +242,8 @@ async fn compare(
         return Ok((table, None));
     };
     let (now, problem) = check(session, pages, table, Last { key, digest }).await?;
-    match (problem, plan.on_replaced) {
-        (Some(why), OnReplaced::Fail) => Err(Trouble::Final(replaced(plan, &why))),
+    match (problem, plan.on_lost) {
+        (Some(why), OnLostPosition::Fail) => Err(Trouble::Final(replaced(plan, &why))),
         (problem, _) => Ok((now.or(table), problem)),
     }
 }

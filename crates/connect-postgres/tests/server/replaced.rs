@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_connect_postgres::{OnReplaced, Row, query, read, write};
-use ardea_core::{Epoch, Error, ErrorCode, Instance, ProcessorSupplier, Result};
+use ardea_core::{Epoch, Error, ErrorCode, Instance, OnLostPosition, ProcessorSupplier, Result};
 use ardea_testkit::{Driven, KeptEpoch};
 
 use super::ground::{ask, number, shared_server};
@@ -55,14 +55,14 @@ fn a_table_that_is_not_the_one_that_was_read_before_fails_the_source() {
     {
         let table = format!("replaced_{number}");
         create(&url, &table, 400);
-        let source = |on_replaced| {
+        let source = |on_lost| {
             let source = small(read::<Order>(&url, &table, "id"));
-            supplier(source.on_replaced(on_replaced))
+            supplier(source.on_lost_position(on_lost))
         };
-        let kept = half(&source(OnReplaced::Fail), 200);
+        let kept = half(&source(OnLostPosition::Fail), 200);
         ask(&url, &change.replace("REFILL", refill).replace("TABLE", &table));
-        expect_replaced(go_on(&source(OnReplaced::Fail), &kept), why);
-        let behind = go_on(&source(OnReplaced::Continue), &kept).unwrap();
+        expect_replaced(go_on(&source(OnLostPosition::Fail), &kept), why);
+        let behind = go_on(&source(OnLostPosition::Continue), &kept).unwrap();
         assert_eq!(behind, if number < 2 { 200 } else { 0 });
     }
 }
