@@ -4,6 +4,8 @@
 # With KAFKA_SECURE=1 it has listeners for TLS and SASL besides, whose ports are in FOLDER/ports (SSL SASL_PLAINTEXT SASL_SSL), and
 # certificates in FOLDER/tls. Clients of SSL need a certificate. SASL knows the users job (password job-secret), which may do all, and
 # guest (guest-secret), which may do nothing. Its transactions end after 30 seconds.
+#
+# KAFKA_PROPERTIES has further settings of the broker, one a line.
 # shellcheck source-path=SCRIPTDIR source=service.sh
 . "$(dirname "$0")/service.sh"
 folder=$1 port=$2 controller=$3
@@ -83,8 +85,9 @@ printf '%s\n' process.roles=broker,controller node.id=1 "controller.quorum.voter
     offsets.topic.replication.factor=1 offsets.topic.num.partitions=1 \
     transaction.state.log.replication.factor=1 transaction.state.log.min.isr=1 transaction.state.log.num.partitions=1 \
     group.initial.rebalance.delay.ms=0 >"$folder/server.properties"
+# What comes later counts.
+printf '%s\n' "${KAFKA_PROPERTIES:-}" >>"$folder/server.properties"
 if [ "${KAFKA_SECURE:-}" = 1 ]; then
-    # What comes later counts.
     secure >>"$folder/server.properties"
     for mechanism in SCRAM-SHA-256 SCRAM-SHA-512; do
         scram+=(--add-scram "$mechanism=[name=job,password=job-secret]" --add-scram "$mechanism=[name=guest,password=guest-secret]")

@@ -128,6 +128,30 @@ fn a_timestamp_that_no_record_can_have_costs_one_record_and_not_the_job() {
 }
 
 #[test]
+fn a_message_without_a_timestamp_is_a_bad_record_where_timestamps_are_required() {
+    let Some(topic) = Topic::new(1) else { return };
+    // Kafka's sign that there is none.
+    write_raw(&topic, &[Some(7_000), Some(-1), Some(9_000)]);
+    let all = records(&topic);
+    assert_eq!(all.len(), 3);
+    assert_eq!(all[1].timestamp, Timestamp::MIN);
+    let p = Pipeline::new("required");
+    let source = read(&topic.brokers, &topic.name)
+        .text()
+        .require_timestamps()
+        .until_present();
+    let texts = p.read_from(source.build()).collect();
+    let running = Running::start(&p);
+    running.job.join().unwrap();
+    assert_eq!(texts.take_sorted(), ["0", "2"]);
+    let letters = running.job.dead_letters().sample();
+    assert_eq!(letters.len(), 1);
+    assert_eq!(letters[0].origin, format!("{}[0]@1", topic.name));
+    let reason = &letters[0].reason;
+    assert!(reason.contains("no timestamp"), "{reason}");
+}
+
+#[test]
 fn a_header_whose_name_is_not_utf_8_costs_one_record_and_not_the_job() {
     use std::ffi::OsStr;
     use std::io::Write;
