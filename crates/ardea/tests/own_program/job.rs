@@ -11,6 +11,7 @@ use ardea::prelude::*;
 /// * `windows OUT MARK`: counts generated records in windows, some of which are late; panics once, if there is no file `MARK`.
 /// * `forever`: counts generated records for ever.
 /// * `stuck`: as `forever`, with a step whose state is never saved.
+/// * `to-kafka BROKERS TOPIC`, `to-postgres URL TABLE`: numbers from 0 on, for ever.
 pub fn describe(args: &[String]) -> Result<Pipeline> {
     let path = |at: usize| PathBuf::from(args.get(at).map_or("", String::as_str));
     match args.first().map(String::as_str) {
@@ -18,6 +19,10 @@ pub fn describe(args: &[String]) -> Result<Pipeline> {
         Some("windows") => Ok(windows(&path(1), path(2))),
         Some("forever") => Ok(forever(false)),
         Some("stuck") => Ok(forever(true)),
+        #[cfg(feature = "kafka")]
+        Some("to-kafka") => Ok(numbers("to-kafka", to_kafka(&args[1], &args[2]))),
+        #[cfg(feature = "postgres")]
+        Some("to-postgres") => Ok(numbers("to-postgres", to_postgres(&args[1], &args[2]))),
         _ => Err(Error::new(ErrorCode::InvalidConfig, "which job?")),
     }
 }
@@ -77,6 +82,33 @@ fn forever(is_stuck: bool) -> Pipeline {
         .rolling("counts", count())
         .write_to(null::sink());
     p
+}
+
+#[cfg(any(feature = "kafka", feature = "postgres"))]
+fn numbers(name: &str, sink: Sink<u64>) -> Pipeline {
+    let p = Pipeline::new(name);
+    p.read_from(generate::at_rate(1_000, |number| number).build())
+        .write_to(sink);
+    p
+}
+
+#[cfg(feature = "kafka")]
+fn to_kafka(brokers: &str, topic: &str) -> Sink<u64> {
+    ardea::kafka::write(brokers, topic, |number: &u64, out| {
+        out.value(number.to_string());
+        Ok(())
+    })
+    .build()
+}
+
+#[cfg(feature = "postgres")]
+fn to_postgres(url: &str, table: &str) -> Sink<u64> {
+    let fill = |number: &u64, row: &mut ardea::postgres::Row<'_>| {
+        row.set(number);
+    };
+    ardea::postgres::write(url, table, ["n"], fill)
+        .exactly_once()
+        .build()
 }
 
 /// Lets records pass. Its cuts are never written to their end.

@@ -3,6 +3,7 @@
 mod job;
 mod program;
 mod runs;
+mod servers;
 mod stops;
 
 use std::panic::catch_unwind;
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
     // The options of the ordinary test programs mean nothing here.
     let wanted = if first.starts_with('-') { "" } else { &first };
     let mut failed = Vec::new();
-    let all = runs::ALL.iter().chain(stops::ALL);
+    let all = runs::ALL.iter().chain(stops::ALL).chain(servers::ALL);
     for (name, test) in all.filter(|(name, _)| name.contains(wanted)) {
         match catch_unwind(test) {
             Ok(()) => println!("test {name} ... ok"),

@@ -17,7 +17,7 @@ pub const ALL: &[Test] = &[
     ),
 ];
 
-const FORM: [&str; 7] = [
+pub const FORM: [&str; 7] = [
     "run",
     "--json",
     "--set",
@@ -28,7 +28,7 @@ const FORM: [&str; 7] = [
 ];
 
 /// The newest committed epoch in the job's folder.
-fn committed(folder: &Path) -> Option<u64> {
+pub fn committed(folder: &Path) -> Option<u64> {
     let looked = run(folder, "snapshots --json state");
     let is_there = looked.status.success();
     is_there.then(|| summary(&looked)["committed"].as_u64())?
