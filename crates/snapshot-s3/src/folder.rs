@@ -74,15 +74,23 @@ impl S3Folder {
 
     /// Whether the bucket is there and lets us in, by one request, however much is in it.
     fn answers(&self) -> Result<()> {
-        self.has_something().map(drop)
+        self.has_object(|_| true).map(drop)
     }
 
-    /// Whether any object's name begins with the prefix, by one request.
-    fn has_something(&self) -> Result<bool> {
+    /// Returns whether an object below the prefix passes the test. One request serves a thousand
+    /// objects.
+    fn has_object(&self, is_meant: impl Fn(&Path) -> bool + Send + 'static) -> Result<bool> {
         let (store, prefix) = (Arc::clone(&self.store), self.prefix.clone());
-        let first = self.wait(async move { store.list(Some(&prefix)).try_next().await })?;
-        let first = first.map_err(|error| self.unread("the folder itself", &error))?;
-        Ok(first.is_some())
+        let found = self.wait(async move {
+            let mut objects = store.list(Some(&prefix));
+            while let Some(object) = objects.try_next().await? {
+                if is_meant(&object.location) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })?;
+        found.map_err(|error| self.unread("the folder itself", &error))
     }
 
     fn path(&self, name: &FileName) -> Path {
@@ -105,7 +113,10 @@ impl S3Folder {
             // One that can't be removed now is in nobody's way.
             let _ = store.delete(&path).await;
             match (second, found) {
-                (Err(_), Ok(found)) if found == FIRST => Tried::KeptApart,
+                (Err(error), Ok(found)) if found == FIRST => match is_taken(&error) {
+                    true => Tried::KeptApart,
+                    false => Tried::Unwritable(error),
+                },
                 (Ok(()), _) | (_, Ok(_)) => Tried::Replaced,
                 (Err(error), Err(_)) => Tried::Unwritable(error),
             }
@@ -158,7 +169,7 @@ async fn put(store: &AmazonS3, path: &Path, bytes: Bytes) -> std::result::Result
         .await;
     match written {
         Ok(_) => Ok(()),
-        Err(error @ (StoreError::AlreadyExists { .. } | StoreError::Precondition { .. })) => {
+        Err(error) if is_taken(&error) => {
             // Perhaps by ourselves, and the answer was lost.
             match store.get(path).await?.bytes().await? == bytes {
                 true => Ok(()),
@@ -167,6 +178,26 @@ async fn put(store: &AmazonS3, path: &Path, bytes: Bytes) -> std::result::Result
         }
         Err(error) => Err(error),
     }
+}
+
+/// Returns whether the store refuses a name because an object has it.
+fn is_taken(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }
+    )
+}
+
+/// Returns whether an object directly below the prefix is one that [`S3Folder::probe`] writes. It
+/// stays where the process was killed, or may remove nothing.
+fn is_probe(path: &Path, prefix: &Path) -> bool {
+    let mut parts = path.prefix_match(prefix).into_iter().flatten();
+    let (name, rest) = (parts.next(), parts.next());
+    let name = name.as_ref().map(|name| name.as_ref());
+    let token = name
+        .and_then(|name| name.strip_prefix("probe-"))
+        .and_then(|name| name.strip_suffix(".probe"));
+    rest.is_none() && token.is_some_and(|token| u64::from_str_radix(token, 16).is_ok())
 }
 
 impl Folder for S3Folder {
@@ -254,7 +285,8 @@ impl Folder for S3Folder {
     }
 
     fn is_empty(&self) -> Result<bool> {
-        Ok(!self.has_something()?)
+        let prefix = self.prefix.clone();
+        Ok(!self.has_object(move |path| !is_probe(path, &prefix))?)
     }
 
     fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {

@@ -102,6 +102,20 @@ fn a_usual_store_is_suitable_and_nothing_of_the_probe_is_left() {
 }
 
 #[test]
+fn a_folder_with_the_probe_of_a_killed_process_is_empty() {
+    let Some(server) = shared_server() else {
+        return;
+    };
+    let folder = open(server, "left-over");
+    let write = |name: &str| folder.write(&FileName::new(name).expect("a name"), b"x");
+    write("probe-00000000000000ff.probe").expect("written");
+    assert!(folder.is_empty().expect("listed"));
+    assert!(!open(server, "").is_empty().expect("listed"));
+    write("probe-of-something.probe").expect("written");
+    assert!(!folder.is_empty().expect("listed"));
+}
+
+#[test]
 fn snapshots_are_there_for_another_process() {
     let Some(server) = shared_server() else {
         return;

@@ -15,6 +15,8 @@ enum Condition {
     Kept,
     PassedOver,
     NotImplemented,
+    /// The store writes no object twice, whatever the condition is.
+    Forbidden,
 }
 
 type Objects = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
@@ -114,6 +116,7 @@ fn answer(
             Condition::Kept if has_condition && objects.contains_key(path) => {
                 ("412 Precondition Failed", Vec::new())
             }
+            Condition::Forbidden if objects.contains_key(path) => ("403 Forbidden", Vec::new()),
             _ => {
                 objects.insert(path.to_string(), body);
                 ("200 OK", Vec::new())
@@ -167,6 +170,14 @@ fn a_store_that_does_not_implement_conditions_is_refused_with_the_reason() {
     let store = Store::start(Condition::NotImplemented);
     let error = store.open().probe().unwrap_err();
     assert_eq!(error.code(), ErrorCode::StoreUnsuitable, "{error}");
+}
+
+#[test]
+fn a_write_that_fails_for_another_reason_is_no_kept_condition() {
+    let store = Store::start(Condition::Forbidden);
+    let error = store.open().probe().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::WriteFailed, "{error}");
+    assert!(store.objects.lock().unwrap().is_empty());
 }
 
 #[test]
