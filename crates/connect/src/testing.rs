@@ -141,6 +141,11 @@ impl<T: Send + 'static> Driven<T> {
         Ok(progress)
     }
 
+    /// The number of calls so far.
+    pub fn calls(&self) -> usize {
+        self.calls
+    }
+
     pub fn run(&mut self) -> Result<&mut Self> {
         self.run_until(|driven| driven.done)?;
         Ok(self)

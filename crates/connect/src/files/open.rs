@@ -107,7 +107,8 @@ pub(super) fn open_at(
     }
     // From where it can be compared.
     let from = place.offset.saturating_sub(place.before.len() as u64);
-    if !is_packed {
+    // At the beginning its first bytes say whether it is compressed: none need have been read when the place was noted.
+    if !is_packed && place.offset > 0 {
         let file = open_at_once(path).map_err(failed)?;
         let checked = Checked::new(file, from).map_err(failed)?;
         input.reader = Decompressed::plain(Box::new(checked));

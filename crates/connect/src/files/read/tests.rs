@@ -438,3 +438,45 @@ fn what_can_not_be_read_again_is_said_and_what_is_not_there_fails_a_job_that_beg
     let mut missing = resumed(lines("/no/such/file"), None);
     assert_eq!(missing.run().err().unwrap().code(), ErrorCode::ReadFailed);
 }
+
+#[test]
+fn a_cut_behind_any_call_loses_no_file_whether_it_is_packed_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut expected = Vec::new();
+    for file in 0..50 {
+        let name = format!("{file:02}");
+        let text: String = (0..file * 7 % 5).map(|n| format!("{name}-{n}\n")).collect();
+        expected.extend(text.lines().map(String::from));
+        let (name, content) = match file % 3 {
+            0 => (name, text.into_bytes()),
+            1 => (format!("{name}.gz"), gzip(text.as_bytes())),
+            _ => (format!("{name}.zst"), crate::testing::zstd(text.as_bytes())),
+        };
+        fs::write(dir.path().join(name), content).unwrap();
+    }
+    for drains in [false, true] {
+        for calls in 0.. {
+            let mut before = resumed(lines(dir.path()), None);
+            while before.calls() < calls && !before.done {
+                let _ = before.step().unwrap();
+            }
+            let is_all = before.done;
+            if drains && !is_all {
+                signals(&before.context).drain();
+                before.run().unwrap();
+            }
+            let cut = before.cut().unwrap();
+            let mut after = resumed(lines(dir.path()), Some(&cut));
+            after.run().unwrap();
+            let all = [before.values(), after.values()].concat();
+            assert!(
+                all == expected.iter().collect::<Vec<_>>(),
+                "{calls} calls: {all:?}"
+            );
+            assert_eq!(after.letters(), [], "{calls} calls");
+            if is_all {
+                break;
+            }
+        }
+    }
+}
