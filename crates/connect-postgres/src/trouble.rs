@@ -94,8 +94,9 @@ enum Kind {
 fn kind_of(state: &SqlState) -> Kind {
     let code = state.code();
     match code {
-        // An operator cancelled it, a lock was not to be had, the server only reads at the moment.
-        "57014" | "55P03" | "25006" => Kind::Passing,
+        // An operator cancelled it, a lock was not to be had, the server only reads at the moment,
+        // a time limit of a session or transaction passed.
+        "57014" | "55P03" | "25006" | "25P03" | "25P04" => Kind::Passing,
         "57P04" => Kind::Entry,
         _ => match code.get(..2).unwrap_or_default() {
             // Connections, transactions that met, memory and disk, operators, the system below.
@@ -159,6 +160,9 @@ mod tests {
         for (code, expected) in [
             ("57P01", Kind::Passing),
             ("57P03", Kind::Passing),
+            ("25P03", Kind::Passing),
+            ("25P04", Kind::Passing),
+            ("25P02", Kind::Final),
             ("53100", Kind::Passing),
             ("40P01", Kind::Passing),
             ("23505", Kind::OfRows),
