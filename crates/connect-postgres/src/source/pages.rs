@@ -115,25 +115,30 @@ impl Pages {
         let table = self.statements.table();
         let mut parameters: Vec<Parameter<'_>> = vec![(&table, Type::TEXT)];
         parameters.extend_from_slice(limits);
-        match session
-            .query(&self.statements.page(condition), &parameters)
-            .await
-        {
-            Ok(rows) => page_of(plan, &rows),
-            Err(Trouble::Refused(why)) => {
-                let keys = session
-                    .query(&self.statements.keys(condition), &parameters)
-                    .await;
-                match keys {
-                    Ok(rows) => {
-                        let page = page_of(plan, &rows)?;
-                        self.each(session, page).await
-                    }
-                    Err(Trouble::Refused(_)) => Err(Trouble::Refused(why)),
-                    Err(other) => Err(other),
-                }
+        loop {
+            let read = session
+                .query(&self.statements.page(condition), &parameters)
+                .await;
+            let why = match read {
+                Ok(rows) => return page_of(plan, &rows),
+                Err(Trouble::Refused(why)) => why,
+                Err(other) => return Err(other),
+            };
+            let keys = session
+                .query(&self.statements.keys(condition), &parameters)
+                .await;
+            let keys = match keys {
+                Ok(rows) => page_of(plan, &rows)?,
+                Err(Trouble::Refused(_)) => return Err(Trouble::Refused(why)),
+                Err(other) => return Err(other),
+            };
+            let is_end = keys.rows.is_empty();
+            let page = self.each(session, keys).await?;
+            // A page without rows is the end only if there was no key. All of its rows were
+            // removed otherwise, and others follow.
+            if is_end || !page.rows.is_empty() {
+                return Ok(page);
             }
-            Err(other) => Err(other),
         }
     }
 

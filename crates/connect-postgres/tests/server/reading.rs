@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ardea_connect_postgres::{PostgresSource, query, read};
 use ardea_core::{Epoch, ErrorCode, Instance, Parallelism, ProcessorSupplier};
@@ -9,7 +10,7 @@ use ardea_pipeline::Pipeline;
 use ardea_testkit::{Driven, KeptEpoch, Lot};
 use serde::Deserialize;
 
-use super::ground::{ask, own_server, shared_server, url};
+use super::ground::{ask, number, own_server, shared_server, url};
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Order {
@@ -184,4 +185,57 @@ fn a_row_that_is_no_record_is_a_dead_letter_with_its_key() {
     assert_eq!(orders.len(), 2);
     let letters = life.dead_letters().sample();
     assert_eq!(letters[0].origin, "odd where id = -293");
+}
+
+/// Has each statement that reads keys alone wait for an advisory lock.
+const HOLD: &str = "create function hold() returns boolean language plpgsql stable as $$ begin \
+     if current_query() like '%null::text as json%' then perform pg_advisory_xact_lock(16); end if; \
+     return true; end $$";
+
+#[test]
+fn a_page_whose_rows_are_removed_while_they_are_read_is_not_the_end() {
+    let Some(url) = shared_server() else { return };
+    create(&url, "vanishing", 100);
+    ask(&url, HOLD);
+    let select = "select id, name, case when id < 0 then 1 / (id - id) end as price \
+                  from vanishing where (select hold())";
+    let source = supplier(small(query::<Order>(&url, select, "id")));
+    let (locked, lock) = std::sync::mpsc::channel();
+    let remove = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let client = runtime.block_on(async {
+            let connected = tokio_postgres::connect(&url, tokio_postgres::NoTls).await;
+            let (client, connection) = connected.unwrap();
+            tokio::spawn(connection);
+            client
+        });
+        let act = |sql| runtime.block_on(client.simple_query(sql)).unwrap();
+        act("select pg_advisory_lock(16)");
+        locked.send(()).unwrap();
+        let waiting = "select count(*) from pg_locks \
+                       where locktype = 'advisory' and objid = 16 and not granted";
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while number(&url, waiting) == 0 {
+            assert!(Instant::now() < deadline, "no keys are read");
+        }
+        // With the connection the lock ends.
+        act("delete from vanishing where id < 0");
+    };
+    let mut orders = Vec::<Order>::new();
+    std::thread::scope(|scope| {
+        scope.spawn(remove);
+        lock.recv().unwrap();
+        let mut life = Driven::begin(&source, "vanishing", Instance::ONLY, None);
+        assert!(life.read(1_000, &mut orders));
+        assert_eq!(life.dead_letters().count(), 0);
+    });
+    assert!(
+        orders
+            .iter()
+            .map(|order| order.id)
+            .eq((43..100).map(|n| n * 7 - 300))
+    );
 }
