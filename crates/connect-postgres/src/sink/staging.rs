@@ -22,6 +22,10 @@
 //! * The numbers of the tables are part of each cut: one that was dropped meanwhile is not taken
 //!   for one in which nothing was left.
 //!
+//! Rows that the table refuses are noted with the life as well, until those of the next epoch are
+//! moved. So an attempt that finds all done tells of them, also if the answer of the one before was
+//! lost, or its process died. They may be told of twice.
+//!
 //! All that is asked of the server is asked within transactions, so that a pooler may give each
 //! another server process.
 
@@ -121,38 +125,49 @@ pub(crate) struct Shown {
 ///
 /// # Errors
 /// `Superseded` if another run has taken over; `WriteFailed` if a table was dropped since the life
-/// began.
+/// began, which is permanent unless the job is to go on.
 pub(crate) async fn publish(
     session: &mut Session,
     table: &Table,
     life: i64,
     through: i64,
     tables: Option<OwnTables>,
+    on_replaced: OnReplaced,
 ) -> Result<Shown, Trouble> {
     let transaction = session.transaction().await?;
     let lives = table.lives();
     if let Some(before) = tables {
         let now = OwnTables::find(&transaction, table, &table.staged()).await?;
         if let Some(why) = now.missing(before, table, true) {
-            return Err(Trouble::Final(gone(&why)));
+            return Err(Trouble::Final(match on_replaced {
+                OnReplaced::Fail => gone(&why),
+                // The next life takes over, and goes on with what there is.
+                OnReplaced::Continue => gone(&why).transient(),
+            }));
         }
     }
     let Some(note) = note_of(&transaction, &lives, life).await? else {
         return Err(Trouble::Final(taken_over(table)));
     };
     if note.published >= through {
-        return Ok(Shown::default());
+        return Ok(Shown {
+            refused: note.refused_before(through)?,
+            notice: None,
+        });
     }
     let mut transaction = transaction;
     let refused = move_rows(&mut transaction, table, &note, note.published..through).await?;
+    let noted_refusals = noted(&refused)?;
     let parameters = [(&life as _, Type::INT8), (&through as _, Type::INT8)];
     let removed = format!(
         "delete from {} where ardea_life = $1 and ardea_number < $2",
         note.staged
     );
     transaction.execute_typed(&removed, &parameters).await?;
-    let noted = format!("update {lives} set published = $2 where life = $1");
-    transaction.execute_typed(&noted, &parameters).await?;
+    let note = format!("update {lives} set published = $2, refused = $3 where life = $1");
+    let [of_life, to_number] = parameters;
+    let parameters = [of_life, to_number, (&noted_refusals as _, Type::TEXT)];
+    transaction.execute_typed(&note, &parameters).await?;
     transaction.commit().await?;
     Ok(Shown {
         refused,
@@ -204,12 +219,13 @@ pub(crate) async fn settle(
             ..Shown::default()
         });
     };
-    let refused = match waits && now.staged.is_some() {
-        true => {
+    let refused = match waits {
+        true if now.staged.is_some() => {
             let numbers = note.published..estate.through;
             move_rows(&mut transaction, table, &note, numbers).await?
         }
-        false => Vec::new(),
+        true => Vec::new(),
+        false => note.refused_before(estate.through)?,
     };
     remove(&transaction, &lives, estate.life, &note.staged).await?;
     transaction.commit().await?;
@@ -222,6 +238,32 @@ struct Note {
     published: i64,
     staged: String,
     columns: Vec<String>,
+    /// The rows that were refused when rows were moved last, as JSON.
+    refused: String,
+}
+
+impl Note {
+    /// Returns the rows before this record that were refused when rows were moved last.
+    fn refused_before(&self, through: i64) -> Result<Vec<RefusedRow>, Error> {
+        let mut refused: Vec<RefusedRow> =
+            serde_json::from_str(&self.refused).map_err(|error| {
+                let what = "the note of refused rows in ardea_lives can't be read";
+                Error::new(ErrorCode::ReadFailed, what)
+                    .because(error)
+                    .permanent()
+                    .hint("set its column `refused` to []; these rows are in no table then")
+            })?;
+        refused.retain(|(number, _)| *number < through);
+        Ok(refused)
+    }
+}
+
+/// Writes refused rows as a note holds them.
+fn noted(refused: &[RefusedRow]) -> Result<String, Error> {
+    serde_json::to_string(refused).map_err(|error| {
+        let what = "refused rows can't be noted";
+        Error::new(ErrorCode::Internal, what).because(error)
+    })
 }
 
 /// Nobody else moves or lays aside anything of this life until the transaction ends.
@@ -232,7 +274,9 @@ async fn note_of(
 ) -> Result<Option<Note>, Trouble> {
     let found = transaction
         .query_typed_opt(
-            &format!("select published, staged, columns from {lives} where life = $1 for update"),
+            &format!(
+                "select published, staged, columns, refused from {lives} where life = $1 for update"
+            ),
             &[(&life, Type::INT8)],
         )
         .await?;
@@ -242,6 +286,7 @@ async fn note_of(
         published: row.try_get(0)?,
         staged: row.try_get(1)?,
         columns: row.try_get(2)?,
+        refused: row.try_get(3)?,
     }))
 }
 
@@ -253,6 +298,10 @@ async fn move_rows(
     numbers: Range<i64>,
 ) -> Result<Vec<RefusedRow>, Trouble> {
     let publish = table.publish(&note.staged, &note.columns);
+    // A constraint that is checked at the end would refuse all rows for one of them.
+    transaction
+        .batch_execute("set constraints all immediate")
+        .await?;
     let mut refused = Vec::new();
     // Halves, quarters and so on of what was refused, the first on top.
     let mut left = vec![numbers];

@@ -79,6 +79,18 @@ impl Table {
         })
     }
 
+    /// Returns the table with the columns that it had before, if it is the same one. A life goes on
+    /// with the table in which its rows wait, which has those.
+    pub fn with_columns_of(self, before: &Table) -> Table {
+        match self.relation.oid == before.relation.oid {
+            true => Table {
+                columns: before.columns.clone(),
+                ..self
+            },
+            false => self,
+        }
+    }
+
     /// The names of the columns.
     pub fn columns(&self) -> Vec<String> {
         self.columns
@@ -123,8 +135,8 @@ impl Table {
         let (lives, staged) = (self.lives(), self.staged());
         let create_lives = format!(
             "create table {lives} (life bigint primary key, sink text not null, instance integer not null, \
-             published bigint not null default 0, staged text not null, columns text[] not null, \
-             begun timestamptz not null default now())"
+             published bigint not null default 0, refused text not null default '[]', \
+             staged text not null, columns text[] not null, begun timestamptz not null default now())"
         );
         let create_staged = format!(
             "create table {staged} (ardea_life bigint, ardea_number bigint{columns}, \

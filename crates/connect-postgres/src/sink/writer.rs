@@ -36,6 +36,8 @@ pub(crate) struct Writer {
     connection: Connection<Prepared>,
     /// The tables that the life uses, once it has begun.
     tables: Option<OwnTables>,
+    /// The table as it was when the life began.
+    table: Option<Table>,
     /// Something has been done on the server.
     has_connected: bool,
 }
@@ -70,6 +72,7 @@ impl Writer {
             fence,
             desk,
             tables: None,
+            table: None,
             has_connected: false,
         })
     }
@@ -151,8 +154,12 @@ impl Writer {
             (None, None) => Mode::AtOnce,
         };
         let tables = &mut self.tables;
+        let before = self.table.as_ref();
         let find = async move |session: &mut Session| {
-            let table = Table::find(session, plan).await?;
+            let mut table = Table::find(session, plan).await?;
+            if let Some(before) = before {
+                table = table.with_columns_of(before);
+            }
             let warning = checks::check(session, plan, &table, mode, is_fresh).await?;
             if let Some(fence) = fence {
                 fence.raise(session, &plan.table).await?;
@@ -167,23 +174,27 @@ impl Writer {
                 warning,
             })
         };
-        let (warning, notice) = self.connection.attempt(find, async |session, prepared| {
-            let notice = match (&work.errand, owner) {
-                (Some(Errand::Connect), _) => None,
-                (Some(errand), Some(owner)) => {
-                    let run = run(session, &prepared.table, errand, owner, plan, tables);
-                    let (refused, notice) = run.await?;
-                    work.refused = refused;
-                    notice
-                }
-                (_, owner) => {
-                    let life = owner.as_ref().map(|owner| owner.life);
-                    write(session, prepared, work, life).await?;
-                    None
-                }
-            };
-            Ok((prepared.warning.take(), notice))
-        })?;
+        let (warning, notice, begun) =
+            self.connection.attempt(find, async |session, prepared| {
+                let mut begun = None;
+                let notice = match (&work.errand, owner) {
+                    (Some(Errand::Connect), _) => None,
+                    (Some(errand), Some(owner)) => {
+                        let run = run(session, &prepared.table, errand, owner, plan, tables);
+                        let (refused, notice) = run.await?;
+                        work.refused = refused;
+                        begun = (*errand == Errand::Begin).then(|| prepared.table.clone());
+                        notice
+                    }
+                    (_, owner) => {
+                        let life = owner.as_ref().map(|owner| owner.life);
+                        write(session, prepared, work, life).await?;
+                        None
+                    }
+                };
+                Ok((prepared.warning.take(), notice, begun))
+            })?;
+        self.table = begun.or(self.table.take());
         self.has_connected = true;
         for said in warning.iter().chain(&notice) {
             self.connection.say(said);
@@ -212,7 +223,15 @@ async fn run(
             (Shown::default(), false)
         }
         Errand::Publish { through } => (
-            staging::publish(session, table, owner.life, through, *tables).await?,
+            staging::publish(
+                session,
+                table,
+                owner.life,
+                through,
+                *tables,
+                plan.on_replaced,
+            )
+            .await?,
             false,
         ),
         Errand::Settle(estate) => (

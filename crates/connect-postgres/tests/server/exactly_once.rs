@@ -1,6 +1,7 @@
 //! A sink that is killed at any moment, and whose rows are there once.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ardea_connect_postgres::{Row, write};
 use ardea_core::{Epoch, ErrorCode, Instance, ProcessorSupplier};
@@ -224,6 +225,68 @@ fn rows_that_are_refused_when_they_are_shown_are_dead_letters() {
     life.write(1_000_000u64..1_000_001);
     let kept = life.end_epoch(Epoch(2), false);
     life.commit(&kept);
+}
+
+fn origins(life: &Driven) -> Vec<String> {
+    let letters = life.dead_letters().sample().into_iter();
+    letters.map(|letter| letter.origin.to_string()).collect()
+}
+
+#[test]
+fn a_row_that_a_deferred_constraint_refuses_is_a_dead_letter() {
+    let Some(url) = shared_server() else { return };
+    ask(
+        &url,
+        "create table deferring (n bigint unique deferrable initially deferred, name text); \
+         insert into deferring values (7, 'before')",
+    );
+    let sink = counting(&url, "deferring");
+    let mut life = begin(&sink, "deferring", None);
+    life.write(0u64..20);
+    let kept = life.end_epoch(Epoch(1), true);
+    life.commit(&kept);
+    assert_eq!(origins(&life), ["record 7"]);
+    assert_each_is_there_once(&url, "deferring", 20);
+}
+
+#[test]
+fn a_refused_row_is_told_of_if_the_answer_of_the_commit_is_lost() {
+    let Some(server) = own_server() else { return };
+    let url = url(&server);
+    ask(
+        &url,
+        "create table lossy (n bigint check (n <> 3), name text)",
+    );
+    let sink = counting(&url, "lossy");
+    let mut life = begin(&sink, "lossy", None);
+    life.write(0u64..10);
+    let kept = life.end_epoch(Epoch(1), true);
+    // The server commits, and waits before it answers.
+    ask(
+        &url,
+        "alter system set synchronous_standby_names = 'nobody'",
+    );
+    ask(&url, "select pg_reload_conf()");
+    life.begin_commit(Epoch(1));
+    let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
+               where wait_event = 'SyncRep' and backend_type = 'client backend'";
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while number(&url, end) == 0 {
+        assert!(Instant::now() < deadline, "nothing is committed");
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    ask(&url, "alter system reset synchronous_standby_names");
+    ask(&url, "select pg_reload_conf()");
+    life.commit(&kept);
+    assert_eq!(origins(&life), ["record 3"]);
+    drop(life);
+    // The process may have died before it told of the row.
+    let next = begin(&sink, "lossy", Some(&kept));
+    assert_eq!(origins(&next), ["record 3 of the run before"]);
+    drop(next);
+    let next = begin(&sink, "lossy", Some(&kept));
+    assert_eq!(origins(&next), [""; 0]);
+    assert_eq!(number(&url, "select count(*) from lossy"), 9);
 }
 
 #[test]

@@ -181,27 +181,64 @@ fn rows_that_went_with_a_table_fail_the_sink_that_writes_exactly_once() {
 #[test]
 fn a_table_that_is_dropped_under_a_running_sink_fails_it() {
     let Some(url) = shared_server() else { return };
-    ask(
-        &url,
-        "create schema under; create table under.rows (n bigint)",
-    );
-    let sink = once(&url, "under.rows", OnReplaced::Fail);
-    let mut life = Driven::begin(&sink, "under", Instance::ONLY, None);
+    ask(&url, "create schema under");
+    for (table, on_replaced) in [
+        ("under.fails", OnReplaced::Fail),
+        ("under.goes_on", OnReplaced::Continue),
+    ] {
+        ask(&url, &format!("create table {table} (n bigint)"));
+        let sink = once(&url, table, on_replaced);
+        let mut life = Driven::begin(&sink, table, Instance::ONLY, None);
+        life.write(0..10u64);
+        let kept = life.end_epoch(Epoch(1), true);
+        life.commit(&kept);
+        life.write(10..20u64);
+        let replace = format!("drop table {table}; create table {table} (n bigint)");
+        ask(&url, &replace);
+        let kept = life.end_epoch(Epoch(2), true);
+        let error = life.try_commit(&kept).expect_err("ten rows are gone");
+        let told = error.to_string();
+        assert!(
+            told.contains("was dropped since rows were written"),
+            "{told}"
+        );
+        assert_eq!(error.is_permanent(), on_replaced == OnReplaced::Fail);
+        drop(life);
+        if !error.is_permanent() {
+            Driven::begin(&sink, table, Instance::ONLY, Some(&kept));
+            let there = number(&url, &format!("select count(*) from {table}"));
+            assert_eq!(there, 10, "those that waited");
+        }
+    }
+}
+
+#[test]
+fn a_table_whose_columns_change_under_a_running_sink_is_written_on() {
+    let Some(url) = shared_server() else { return };
+    ask(&url, "create table changing (n bigint)");
+    let named = format!("{url}?application_name=changing");
+    let sink = once(&named, "changing", OnReplaced::Fail);
+    let mut life = Driven::begin(&sink, "changing", Instance::ONLY, None);
     life.write(0..10u64);
     let kept = life.end_epoch(Epoch(1), true);
     life.commit(&kept);
     life.write(10..20u64);
-    ask(
-        &url,
-        "drop table under.rows; create table under.rows (n bigint)",
-    );
+    for sql in [
+        "alter table changing alter column n type numeric, alter column n set not null",
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'changing'",
+    ] {
+        ask(&url, sql);
+    }
+    life.write(20..30u64);
     let kept = life.end_epoch(Epoch(2), true);
-    let error = life
-        .try_commit(&kept)
-        .expect_err("ten rows are gone")
-        .to_string();
-    assert!(
-        error.contains("was dropped since rows were written"),
-        "{error}"
-    );
+    life.commit(&kept);
+    life.write(30..40u64);
+    let kept = life.end_epoch(Epoch(3), true);
+    drop(life);
+    let mut next = Driven::begin(&sink, "changing", Instance::ONLY, Some(&kept));
+    next.write(40..50u64);
+    let kept = next.end_epoch(Epoch(4), true);
+    next.commit(&kept);
+    let found = ask(&url, "select count(*), count(distinct n) from changing");
+    assert_eq!(found[0], ["50", "50"]);
 }
