@@ -83,11 +83,12 @@ impl Cache {
     pub fn open(folder: impl Into<PathBuf>, config: CacheConfig) -> Result<Self> {
         let folder = folder.into();
         let locks = folder.join("locks");
-        probe(
-            &locks,
-            &[Feature::Locks, Feature::Rename],
-            "the cache of packages",
-        )?;
+        let features = [Feature::Locks, Feature::Rename];
+        match probe(&locks, &features, "the cache of packages") {
+            Err(error) if error.code() == ErrorCode::StoreUnsuitable => return Err(error),
+            // A full disk keeps no host from starting; the next package that is fetched tells it.
+            Ok(()) | Err(_) => {}
+        }
         fs::create_dir_all(&locks).map_err(|error| unwritable(&locks, error))?;
         // Programs are run by their paths from other folders.
         let folder = folder

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use ardea_filesystem::is_probe_file;
+
 use super::install::move_away;
 use super::lock::{Lock, Sharing};
 use crate::{Digest, Manifest};
@@ -128,6 +130,8 @@ fn sweep_locks(cache: &Path) {
         .into_iter()
         .flatten()
         .flatten();
+    // Another process may be at its probe here.
+    let entries = entries.filter(|entry| !is_probe_file(&entry.file_name()));
     for path in entries.map(|entry| entry.path()) {
         let is_needed = path
             .file_stem()

@@ -78,6 +78,19 @@ fn leftovers(site: &Site) -> Vec<String> {
 }
 
 #[test]
+fn the_probe_of_another_process_is_no_lock_that_was_left() {
+    let site = Site::new();
+    drop(cache(&site));
+    let locks = site.root().join("cache/locks");
+    let (probe, left) = (locks.join(".ardea-probe-1f-1.part"), locks.join("left.use"));
+    for file in [&probe, &left] {
+        fs::write(file, "").unwrap();
+    }
+    drop(cache(&site));
+    assert_eq!((probe.exists(), left.exists()), (true, false));
+}
+
+#[test]
 fn many_who_want_a_package_at_once_fetch_it_once() {
     let site = Site::new();
     runtime().block_on(async {
