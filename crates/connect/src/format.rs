@@ -29,6 +29,8 @@ mod json;
 mod lines;
 mod non_finite;
 
+use std::io::{self, Read};
+
 pub use csv::Csv;
 pub use json::{JsonLines, LossyJsonLines};
 pub use lines::{Debugged, Lines, MultilineText};
@@ -102,6 +104,15 @@ pub trait Encode<T>: Clone + Send + Sync + 'static {
 
     /// An output goes on that an earlier encoder has begun: its header is there already. Called before any record.
     fn resume(&mut self) {}
+
+    /// Does the same where `output` reads that output from its beginning, so that what comes can be compared with its header.
+    ///
+    /// # Errors
+    /// Those of `output`.
+    fn resume_from(&mut self, _output: &mut dyn Read) -> io::Result<()> {
+        self.resume();
+        Ok(())
+    }
 
     /// Appends the record to `out`, with whatever ends it (for lines, a newline).
     ///

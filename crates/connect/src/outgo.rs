@@ -1,6 +1,6 @@
 //! The way out: records of an inbox become bytes, and bytes go out in turns.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -77,6 +77,11 @@ impl<T: Send + 'static, E: Encode<T>> Outgo<T, E> {
     /// An output goes on whose header is there already.
     pub fn resume(&mut self) {
         self.encoder.resume();
+    }
+
+    /// An output goes on, which `output` reads from its beginning.
+    pub fn resume_from(&mut self, output: &mut impl Read) -> io::Result<()> {
+        self.encoder.resume_from(output)
     }
 
     /// Appends one record to `out`; nothing if it can't be encoded.

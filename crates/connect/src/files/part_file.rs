@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 
 use super::special_file::{Awaited, SpecialFile};
 use super::whole::{Whole, reopened};
+use crate::decompressed::Decompressed;
 
 /// The mode of a new file, of which the umask takes its part.
 const NEW_FILE: u32 = 0o666;
@@ -308,6 +309,15 @@ impl PartFile {
             written: 0,
             sealed: 0,
             is_open: true,
+        })
+    }
+
+    /// A reader of what is in the file, from its beginning, with the compression undone.
+    pub(super) fn written_so_far(&self) -> io::Result<Decompressed<File>> {
+        let file = File::open(self.part.as_deref().unwrap_or(&self.path))?;
+        Ok(match self.compression {
+            Compression::None => Decompressed::plain(file),
+            Compression::Gzip | Compression::Zstd => Decompressed::new(file),
         })
     }
 

@@ -15,6 +15,7 @@ use ardea_core::{
 use ardea_filesystem::Shown;
 
 use super::claim::Claim;
+use super::list::cannot_read;
 use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write, with_suffix};
 use super::plan::Plan;
 use super::special_file::Awaited;
@@ -519,7 +520,11 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
         self.number = self.number.max(resumed.number);
         if let Some(file) = resumed.file {
             self.start_age();
-            self.outgo.resume();
+            let path = file.sealed().1;
+            let resumed = file
+                .written_so_far()
+                .and_then(|mut output| self.outgo.resume_from(&mut output));
+            resumed.map_err(|error| cannot_read(path, error))?;
             self.file = Some(file);
         }
         // What is committed is seen, if nobody saw to that by then.

@@ -10,6 +10,33 @@ use super::*;
 use crate::files;
 use crate::testing::{Driven, Fed, kept_context, says};
 
+#[test]
+fn rows_of_other_columns_do_not_go_under_the_header_of_a_file_that_goes_on() {
+    #[derive(serde::Serialize)]
+    struct Old {
+        n: u32,
+    }
+    #[derive(serde::Serialize)]
+    struct New {
+        n: u32,
+        more: u32,
+    }
+    for compression in [Compression::None, Compression::Gzip] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.csv");
+        let mut old = Fed::new(files::write_csv::<Old>(&path), kept_context(0, 1)).unwrap();
+        old.feed([Old { n: 1 }]).unwrap();
+        let cut = old.cut(Cut::full(Epoch(1))).unwrap();
+        drop(old);
+        let mut new = Fed::new(files::write_csv::<New>(&path), kept_context(0, 1)).unwrap();
+        new.give_back(Epoch(1), &cut).unwrap();
+        new.feed([New { n: 2, more: 3 }]).unwrap();
+        let letters = new.context.dead_letters.sample();
+        assert_eq!(letters.len(), 1, "{compression:?}");
+        assert!(letters[0].reason.contains("header"), "{letters:?}");
+    }
+}
+
 /// What happens to a sink.
 #[derive(Clone, Copy, Debug)]
 enum Event {

@@ -1,5 +1,6 @@
 //! Writes CSV.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,7 +39,7 @@ pub(super) struct Writing {
     /// The header has come out.
     begun: bool,
     /// The names of the fields, in order; empty before the first record.
-    header: Vec<&'static str>,
+    header: Vec<Cow<'static, str>>,
     /// What was written first. All records have as many fields.
     first: Vec<u8>,
 }
@@ -59,6 +60,33 @@ impl Writing {
         }
     }
 
+    /// The writer of an output that goes on: its first record tells the header, and the number of fields.
+    fn resumed(options: Options, output: &mut dyn io::Read) -> io::Result<Self> {
+        let mut reader = csv::ReaderBuilder::new()
+            .delimiter(options.delimiter)
+            .has_headers(false)
+            .from_reader(output);
+        let mut first = csv::ByteRecord::new();
+        let is_empty = !reader.read_byte_record(&mut first)?;
+        let mut writing = Writing::new(options, !is_empty);
+        if is_empty {
+            return Ok(writing);
+        }
+        if options.header {
+            let name = |name| Cow::Owned(String::from_utf8_lossy(name).into_owned());
+            writing.header = first.iter().map(name).collect();
+        }
+        writing.expect_fields_of(&first)?;
+        writing.first = std::mem::take(&mut writing.written.lock());
+        Ok(writing)
+    }
+
+    /// Writes a record of which the bytes are not output, so that the writer knows the number of fields.
+    fn expect_fields_of(&mut self, record: &csv::ByteRecord) -> io::Result<()> {
+        self.writer.write_byte_record(record)?;
+        self.writer.flush()
+    }
+
     /// Begins again behind a record that failed: the writer is in the middle of it, and can't go back.
     fn begin_again(&mut self, options: Options) {
         let mut next = Writing::new(options, self.begun);
@@ -68,10 +96,9 @@ impl Writing {
             .delimiter(options.delimiter)
             .has_headers(false)
             .from_reader(&*next.first);
-        // So that it knows how many fields a record has. Both work in memory, on what was written before.
+        // Both work in memory, on what was written before.
         if let Some(Ok(record)) = reader.into_byte_records().next() {
-            let _ = next.writer.write_byte_record(&record);
-            let _ = next.writer.flush();
+            let _ = next.expect_fields_of(&record);
             next.written.lock().clear();
         }
         *self = next;
@@ -99,7 +126,7 @@ impl Writing {
 struct Limits {
     options: Options,
     /// The names of the fields, in order; those of the first record that was written.
-    header: RefCell<Vec<&'static str>>,
+    header: RefCell<Vec<Cow<'static, str>>>,
     /// The header is complete.
     is_known: bool,
     /// The number of named fields of the record at hand that have been seen.
@@ -145,7 +172,7 @@ impl Rules for Limits {
             )),
             None if self.is_known => Err(format!("the header has no field {name:?} there")),
             None => {
-                header.push(name);
+                header.push(Cow::Borrowed(name));
                 Ok(())
             }
         }
@@ -171,6 +198,11 @@ impl<T: Serialize> Encode<T> for Csv {
 
     fn resume(&mut self) {
         self.writing = Some(Writing::new(self.options, true));
+    }
+
+    fn resume_from(&mut self, output: &mut dyn io::Read) -> io::Result<()> {
+        self.writing = Some(Writing::resumed(self.options, output)?);
+        Ok(())
     }
 
     fn encode(&mut self, record: &T, out: &mut Vec<u8>) -> Result<(), String> {
@@ -221,6 +253,53 @@ mod tests {
         }
         let once = "auction,note\n1,\"a,b\"\n2,\n";
         assert_eq!(String::from_utf8(out).unwrap(), once.repeat(2));
+    }
+
+    #[test]
+    fn an_output_that_goes_on_keeps_its_header_and_refuses_other_columns() {
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Bid {
+            Old {
+                auction: u32,
+                note: &'static str,
+            },
+            Swapped {
+                note: &'static str,
+                auction: u32,
+            },
+            Longer {
+                auction: u32,
+                note: &'static str,
+                price: u32,
+            },
+        }
+        let (auction, note) = (3, "c");
+        let others = [
+            Bid::Swapped { note, auction },
+            Bid::Longer {
+                auction,
+                note,
+                price: 1,
+            },
+        ];
+        let (mut csv, mut out) = (Csv::new(), Vec::new());
+        let mut output = &b"auction,note\n1,a\n2,b\n"[..];
+        Encode::<Bid>::resume_from(&mut csv, &mut output).unwrap();
+        for other in &others {
+            let reason = csv.encode(other, &mut out).unwrap_err();
+            assert!(reason.contains("header"), "{reason}");
+        }
+        csv.encode(&Bid::Old { auction, note }, &mut out).unwrap();
+        assert_eq!(out, b"3,c\n");
+        let (mut bare, mut out) = (Csv::new().without_header(), Vec::new());
+        Encode::<Bid>::resume_from(&mut bare, &mut &b"1,a\n"[..]).unwrap();
+        assert!(bare.encode(&(1, "a", 2), &mut out).is_err());
+        bare.encode(&(3, "c"), &mut out).unwrap();
+        let mut empty = Csv::new();
+        Encode::<Bid>::resume_from(&mut empty, &mut &b""[..]).unwrap();
+        empty.encode(&Bid::Old { auction, note }, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "3,c\nauction,note\n3,c\n");
     }
 
     #[test]
