@@ -256,6 +256,10 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
 
     /// Where the next record begins: all before it have been delivered, or dealt with otherwise.
     pub fn place(&self) -> Place {
+        if self.bad_header.is_some() {
+            // It has been taken out, and is not dealt with: the stream begins again.
+            return Passed::default().place(1);
+        }
         self.framer.place(self.line)
     }
 

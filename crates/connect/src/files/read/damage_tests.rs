@@ -8,7 +8,7 @@ use ardea_core::{ErrorCode, OnError};
 use super::tests::{Flight, file, numbers};
 use super::*;
 use crate::OnDamage;
-use crate::testing::{Driven, context, gzip, says};
+use crate::testing::{Driven, context, gzip, kept_context, says};
 
 #[test]
 fn a_compressed_file_that_is_damaged_fails_the_job_or_keeps_its_whole_lines_with_one_letter() {
@@ -244,4 +244,37 @@ fn a_hole_in_the_midst_costs_one_record_and_zeros_at_the_end_none() {
     let mut driven = Driven::start(lines(dir.path().join("in")));
     assert_eq!(driven.run().unwrap().values(), ["1", "2"]);
     assert!(driven.letters().is_empty());
+}
+
+#[test]
+fn a_cut_behind_any_call_keeps_the_damage_of_a_header() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "carrier,delay\nA,1\nA,2\n").unwrap();
+    fs::write(dir.path().join("b"), "\"carrier\"x,delay\nB,1\nB,2\n").unwrap();
+    fs::write(dir.path().join("c"), "carrier,delay\nC,3\n").unwrap();
+    let start = || {
+        let source = csv::<Flight>(dir.path()).on_damage(OnDamage::Keep);
+        Driven::new(source, kept_context(0, 1)).unwrap()
+    };
+    for calls in 0.. {
+        let mut before = start();
+        while before.calls() < calls && !before.done {
+            let _ = before.step().unwrap();
+        }
+        let mut after = start();
+        after.give_back(&before.cut().unwrap()).unwrap();
+        after.run().unwrap();
+        let all = [before.values(), after.values()].concat();
+        let delays: Vec<_> = all.iter().map(|flight| flight.delay).collect();
+        assert_eq!(delays, [1, 2, 3].map(Some), "{calls} calls");
+        let letters = [before.letters(), after.letters()].concat();
+        assert_eq!(letters.len(), 1, "{calls} calls: {letters:?}");
+        assert!(
+            letters[0].1.contains("its header, in line 1"),
+            "{letters:?}"
+        );
+        if before.done {
+            break;
+        }
+    }
 }

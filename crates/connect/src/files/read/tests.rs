@@ -443,9 +443,11 @@ fn what_can_not_be_read_again_is_said_and_what_is_not_there_fails_a_job_that_beg
 fn a_cut_behind_any_call_loses_no_file_whether_it_is_packed_or_not() {
     let dir = tempfile::tempdir().unwrap();
     let mut expected = Vec::new();
+    // With an empty file before those with lines, the first call ends right behind the opening of one, at READS_PER_CALL.
     for file in 0..50 {
         let name = format!("{file:02}");
-        let text: String = (0..file * 7 % 5).map(|n| format!("{name}-{n}\n")).collect();
+        let count = if file == 0 { 0 } else { 1 + file % 4 };
+        let text: String = (0..count).map(|n| format!("{name}-{n}\n")).collect();
         expected.extend(text.lines().map(String::from));
         let (name, content) = match file % 3 {
             0 => (name, text.into_bytes()),
