@@ -131,6 +131,11 @@ impl<R: Read> Decompressed<R> {
         }
     }
 
+    /// The stream as it is, unless unpacking has failed.
+    pub fn raw(&mut self) -> Option<&mut R> {
+        self.stream().map(|stream| &mut stream.reader)
+    }
+
     fn stream(&mut self) -> Option<&mut Halting<R>> {
         match &mut self.way {
             Way::Unknown(stream) | Way::Plain(stream) => Some(stream),

@@ -3,11 +3,13 @@
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::follow::born;
+use super::open::open_at_once;
 
 /// The number of pieces of a file that are compared, and the length of each.
 const PIECES: u64 = 16;
@@ -60,7 +62,19 @@ impl Fingerprint {
     }
 }
 
-/// The identity of a file by its metadata, without a look at its content.
+/// The state of a file that was read, compared with what it was then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Change {
+    Unchanged,
+    /// The same content, with another time or inode.
+    Touched,
+    /// The same file with more, less or other content.
+    Altered,
+    /// Another file.
+    Replaced,
+}
+
+/// The identity of a file by its metadata, and by samples of its content once it has been read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Mark {
     device: u64,
@@ -70,6 +84,9 @@ pub(super) struct Mark {
     born: Option<u64>,
     length: u64,
     modified_ns: i64,
+    /// The hash of pieces of the content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pieces: Option<u64>,
 }
 
 impl Mark {
@@ -80,6 +97,59 @@ impl Mark {
             born: born(metadata),
             length: metadata.len(),
             modified_ns: modified_ns(metadata),
+            pieces: None,
+        }
+    }
+
+    /// The mark of a file of which the first `length` bytes have been read; of all bytes if that is not said.
+    pub fn of_read(file: &File, length: Option<u64>) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let length = length.unwrap_or(metadata.len());
+        Ok(Mark {
+            length,
+            pieces: Some(pieces(file, length)?),
+            ..Mark::of(&metadata)
+        })
+    }
+
+    /// Compares the file with the one at `path`, whose mark is `now`. The content decides where metadata does not: inodes
+    /// are used again, devices have other numbers after a restart, and copies may keep times.
+    pub fn compare(&self, now: &Mark, path: &Path) -> io::Result<Change> {
+        let is_as_long = self.length == now.length;
+        let is_as_old = is_as_long && self.modified_ns == now.modified_ns;
+        let are_twins = self
+            .born
+            .zip(now.born)
+            .is_some_and(|(one, other)| one != other);
+        let has_moved = self.device == now.device && (self.inode != now.inode || are_twins);
+        if is_as_old && self.device == now.device && !has_moved {
+            return Ok(Change::Unchanged);
+        }
+        if has_moved && !is_as_old {
+            return Ok(Change::Replaced);
+        }
+        let is_one = self.is_one_with(now);
+        let has_content = match self.pieces {
+            // None of its bytes can tell it from another one.
+            Some(_) if self.length == 0 => is_one && is_as_long,
+            Some(_) if self.length > now.length => false,
+            Some(expected) if is_as_long || !is_one => {
+                pieces(&open_at_once(path)?, self.length)? == expected
+            }
+            Some(_) | None => is_as_old || (is_one && is_as_long),
+        };
+        Ok(match (has_content, is_one) {
+            (true, _) if is_as_long => Change::Touched,
+            (true, _) | (false, true) => Change::Altered,
+            (false, false) => Change::Replaced,
+        })
+    }
+
+    /// The mark of `now`, which has the same content.
+    pub fn touched(&self, now: &Mark) -> Mark {
+        Mark {
+            pieces: self.pieces,
+            ..*now
         }
     }
 
@@ -143,6 +213,26 @@ mod tests {
 
     fn is_of(fingerprint: &Fingerprint, path: &Path) -> bool {
         fingerprint.is_of(&File::open(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn without_the_numbers_of_the_file_system_the_content_tells_what_has_become_of_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let change = |before: &str, now: &str| {
+            fs::write(&path, before).unwrap();
+            let mut mark = Mark::of_read(&File::open(&path).unwrap(), None).unwrap();
+            (mark.device, mark.born) = (mark.device + 1, None);
+            fs::write(&path, now).unwrap();
+            let now = Mark::of(&fs::metadata(&path).unwrap());
+            mark.compare(&now, &path).unwrap()
+        };
+        assert_eq!(change("one\n", "one\n"), Change::Touched);
+        assert_eq!(change("one\n", "one\ntwo\n"), Change::Altered);
+        assert_eq!(change("one\n", "two\n"), Change::Replaced);
+        assert_eq!(change("one\n", "two\none\n"), Change::Replaced);
+        assert_eq!(change("one\ntwo\n", "one\n"), Change::Replaced);
+        assert_eq!(change("", "one\n"), Change::Replaced);
     }
 
     #[test]

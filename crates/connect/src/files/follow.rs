@@ -23,8 +23,8 @@ use crate::format::Decode;
 use crate::intake::{Intake, READ_SIZE, Reading, Turn};
 use crate::place::Place;
 use crate::ready::not_now;
-pub(super) use followed::born;
-use followed::{Followed, is_missing};
+use followed::Followed;
+pub(super) use followed::{born, is_missing};
 use trace::Trace;
 
 /// How often an unchanged file is looked at, once it has been unchanged for a while.
@@ -33,14 +33,15 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 /// A source that reads a file from its beginning and then goes on as it grows, like `tail -F`.
 ///
-/// * A last line without newline is kept until its newline comes, or the job drains.
+/// * A last line without newline is kept until its newline comes, or until a job without state drains.
 /// * When another file has taken the path (rotation), the old one is read to its end first, then the new one from
 ///   its beginning. While no file has the path, the source waits for one.
 /// * When the file has become shorter than what was read, or has other bytes in the 256 before that place (truncation,
 ///   also by a writer that has written more since), it is read from its beginning.
 /// * One plain file at a time: a directory, or a compressed file, fails the job at its start, and so does a file that isn't there,
 ///   unless it is to be [waited for](Self::wait_for_file).
-/// * A job that drains reads no further, and delivers what it has read, an unfinished last line too.
+/// * A job that drains reads no further, and delivers what it has read, an unfinished last line too. In a job that keeps its state such a
+///   line stays in the file, and comes when the job goes on.
 /// * A job that keeps its state goes on with the line that comes next. A file that was rotated meanwhile is looked for beside its old name, and
 ///   read to its end before the one that has the name by then; files that came and went in between are not known of, so it must not have been
 ///   rotated twice. One that is nowhere fails the job. A truncated one is read from its beginning.
@@ -136,6 +137,7 @@ struct FollowP<T, D> {
     pause: Duration,
     /// Whether draining has made what was read last the end of the stream.
     is_ended: bool,
+    keeps_state: bool,
     /// Whether it knows where to begin.
     has_begun: bool,
     /// Which file is being read, and from where on.
@@ -185,6 +187,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
             stage: Stage::Awaiting,
             pause: FIRST_PAUSE,
             is_ended: false,
+            keeps_state: false,
             has_begun: false,
             identity: None,
             draft: CutDraft::default(),
@@ -269,9 +272,11 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
                     "{} bytes of the file that was being read had been read; it is neither there nor beside it under another name",
                     place.offset
                 );
-                Err(Error::new(ErrorCode::ReadFailed, what).because(why).hint(
-                    "put it back, under any name in the same folder, or start the job without the snapshot",
-                ))
+                let hint = "put it back, under any name in the same folder, or start the job without the snapshot";
+                Err(Error::new(ErrorCode::ReadFailed, what)
+                    .because(why)
+                    .hint(hint)
+                    .permanent())
             }
         }
     }
@@ -368,6 +373,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
 impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.intake.attach_only(context);
+        self.keeps_state = context.guarantee.keeps_state();
         if !self.instance.owns(0) {
             return Ok(());
         }
@@ -381,7 +387,7 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
                 "follow it from its beginning, or say that there is no header",
             ));
         }
-        if context.guarantee.keeps_state() {
+        if self.keeps_state {
             // It may go on in the middle.
             return Ok(());
         }
@@ -399,9 +405,10 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         self.start()?;
         match self.intake.turn(outbox)? {
             Turn::Return(progress) => Ok(progress),
-            Turn::End if self.is_ended => Ok(Progress::DONE),
+            // The rest of a line stays in the file, and comes with the line when the job goes on.
+            Turn::End if self.is_ended || self.keeps_state => Ok(Progress::DONE),
             Turn::End => {
-                // Half a line comes out as well: nobody reads this file on from here.
+                // Half a line comes out as well: the file is not read on from here.
                 self.is_ended = true;
                 self.intake.end();
                 Ok(Progress::MADE)

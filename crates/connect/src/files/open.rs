@@ -16,15 +16,43 @@ use crate::decompressed::{Decompressed, damage};
 use crate::place::Place;
 use crate::ready::InTurns;
 
+/// An open file, as it is on the disk.
+pub(super) enum Raw {
+    Plain(Checked),
+    /// A pipe or a device.
+    Stream(InTurns<File>),
+}
+
+impl Read for Raw {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Raw::Plain(file) => file.read(buffer),
+            Raw::Stream(stream) => stream.read(buffer),
+        }
+    }
+}
+
 /// An open file.
 pub(super) struct Input {
-    pub reader: Decompressed<Box<dyn Read + Send>>,
+    pub reader: Decompressed<Raw>,
     /// A pipe or a device: what has been read is to be handed on before the next read.
     pub may_wait: bool,
     /// The file's identity, if that was asked for and it is a plain one.
     pub fingerprint: Option<Fingerprint>,
     /// The mark of a plain file.
     pub mark: Option<Mark>,
+}
+
+impl Input {
+    /// The mark of a plain file of which no more is read: up to where it was read if that `is_whole`, otherwise to its end.
+    pub fn mark_of_read(&mut self, is_whole: bool) -> Option<Mark> {
+        let Raw::Plain(checked) = self.reader.raw()? else {
+            return None;
+        };
+        let length = is_whole.then(|| checked.position());
+        // Without it the file counts as it was when it was opened.
+        Mark::of_read(checked.file(), length).ok()
+    }
 }
 
 /// Opens `path`. Gzip and zstd are known by their first bytes, and a file that is named `.gz` or `.zst` must have them.
@@ -35,13 +63,13 @@ pub(super) fn open(path: &Path, is_kept: bool) -> Result<Input> {
     let metadata = file.metadata().map_err(failed)?;
     let may_wait = !metadata.is_file();
     let mut fingerprint = None;
-    let reader: Box<dyn Read + Send> = if may_wait {
-        Box::new(InTurns(file))
+    let reader = if may_wait {
+        Raw::Stream(InTurns(file))
     } else {
         if is_kept {
             fingerprint = Some(Fingerprint::of(&file).map_err(failed)?);
         }
-        Box::new(Checked::new(file, 0).map_err(failed)?)
+        Raw::Plain(Checked::new(file, 0).map_err(failed)?)
     };
     Ok(Input {
         reader: Decompressed::new(reader).promised(Compression::of_name(path)),
@@ -111,7 +139,7 @@ pub(super) fn open_at(
     if !is_packed && place.offset > 0 {
         let file = open_at_once(path).map_err(failed)?;
         let checked = Checked::new(file, from).map_err(failed)?;
-        input.reader = Decompressed::plain(Box::new(checked));
+        input.reader = Decompressed::plain(Raw::Plain(checked));
     }
     let mut left = if is_packed { from } else { 0 };
     while left > 0 {
@@ -120,7 +148,7 @@ pub(super) fn open_at(
         }
         let mut some = (&mut input.reader).take(left.min(STRIDE));
         let skipped = io::copy(&mut some, &mut io::sink());
-        match skipped.map_err(|error| changed(path, &damage(&error).told))? {
+        match skipped.map_err(|error| broken(path, &error))? {
             0 => return Err(shorter(path, place)),
             count => left -= count,
         }
@@ -133,7 +161,7 @@ pub(super) fn open_at(
             "its content up to where it had been read is another one",
         )),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(shorter(path, place)),
-        Err(error) => Err(changed(path, &damage(&error).told)),
+        Err(error) => Err(broken(path, &error)),
     }
 }
 
@@ -145,9 +173,23 @@ fn shorter(path: &Path, place: &Place) -> Error {
     changed(path, &why)
 }
 
+/// The error of a read on the way to the place.
+fn broken(path: &Path, error: &io::Error) -> Error {
+    let damage = damage(error);
+    if damage.is_permanent {
+        return changed(path, &damage.told);
+    }
+    Error::new(ErrorCode::ReadFailed, cannot_read_on(path))
+        .because(damage.told)
+        .hint("check that the file may be read, and that its disk or network can be reached")
+}
+
+fn cannot_read_on(path: &Path) -> String {
+    format!("cannot read on in {}", path.display())
+}
+
 fn changed(path: &Path, why: &str) -> Error {
-    let what = format!("cannot read on in {}", path.display());
-    Error::new(ErrorCode::ReadFailed, what)
+    Error::new(ErrorCode::ReadFailed, cannot_read_on(path))
         .because(why)
         .hint("put the file back that was being read, or start the job without the snapshot")
         .permanent()
@@ -196,6 +238,21 @@ mod tests {
             let end = place(&text, text.len());
             let stopped = opened(&path, is_packed, &end, false).unwrap();
             assert_eq!(stopped.is_none(), is_packed);
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_disk_on_the_way_to_the_place_is_not_permanent() {
+        // A read of its first bytes fails with EIO.
+        let path = Path::new("/proc/self/mem");
+        for is_packed in [true, false] {
+            let place = place("one\ntwo\n", 4);
+            let error = opened(path, is_packed, &place, true).err().unwrap();
+            assert!(
+                says(&error, &["cannot read on in", "os error 5"]),
+                "{error}"
+            );
+            assert!(!error.is_permanent(), "{error}");
         }
     }
 

@@ -140,7 +140,7 @@ enum Stage {
     /// Looking for the next file.
     Between,
     /// Reading a file until its end.
-    Reading(Input),
+    Reading(Box<Input>),
     /// Delivering the last records of a file that ended.
     Ending,
     /// Delivering the last whole lines of a file that can't be read any further.
@@ -221,7 +221,7 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> ReadP<T, D, S> {
         self.fingerprint = input.fingerprint;
         self.supply.begun(input.mark);
         self.at_hand = Some(path);
-        self.stage = Stage::Reading(input);
+        self.stage = Stage::Reading(Box::new(input));
         Ok(Progress::MADE)
     }
 
@@ -285,6 +285,7 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
                 Stage::Reading(input) => match self.intake.fill(&mut input.reader) {
                     Ok(0) => {
                         self.is_packed = input.reader.is_packed();
+                        self.supply.stopped(input, true);
                         self.intake.end();
                         self.stage = Stage::Ending;
                     }
@@ -297,6 +298,7 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
                     Err(error) if not_now(&error) => return Ok(Progress::NONE),
                     Err(error) => {
                         self.is_packed = input.reader.is_packed();
+                        self.supply.stopped(input, false);
                         self.stage = Stage::Broken(damage(&error));
                     }
                 },

@@ -219,6 +219,23 @@ fn it_goes_on_behind_the_last_line_that_was_delivered() {
 }
 
 #[test]
+fn half_a_line_stays_in_the_file_when_a_job_drains_that_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    append(&path, "1\nha");
+    let mut before = resumed(lines(&path).follow(), None);
+    before.run_until_records(1);
+    before.until_quiet();
+    signals(&before.context).drain();
+    assert_eq!(before.run().unwrap().values(), ["1"]);
+    append(&path, "lf\n");
+    let cut = before.cut().unwrap();
+    let mut after = resumed(lines(&path).follow(), Some(&cut));
+    after.run_until_records(1);
+    assert_eq!(after.values(), ["half"]);
+}
+
+#[test]
 fn what_was_rotated_meanwhile_is_finished_before_the_new_one_begins() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
@@ -259,6 +276,7 @@ fn a_copy_is_as_good_and_what_is_nowhere_fails_the_job() {
             says(&error, &["log", "4 bytes", "without the snapshot"]),
             "{error}"
         );
+        assert!(error.is_permanent());
     };
     lost(None);
     lost(Some("x\n2\n3\n4\n"));

@@ -11,6 +11,7 @@ use ardea_core::{
 use super::share::{Reached, Share};
 use crate::files::fingerprint::Mark;
 use crate::files::list::Listing;
+use crate::files::open::Input;
 
 /// The next thing to do for a reader between two files.
 pub(in crate::files) enum Next {
@@ -35,7 +36,10 @@ pub(in crate::files) trait Supply: Send + 'static {
     /// The file that was given last has been opened.
     fn begun(&mut self, _: Option<Mark>) {}
 
-    /// The file that was given last has been read to its end.
+    /// No more is read of the file that was given last: all if it `is_whole`, or it is damaged.
+    fn stopped(&mut self, _: &mut Input, _is_whole: bool) {}
+
+    /// The records of the file that was given last are out.
     fn end(&mut self, file: &Path);
 
     /// Returns true if no file is left, for good.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::time::SystemTime;
 
 use ardea_core::{ErrorCode, StateChunk};
 use ardea_testkit::SourceTest;
@@ -79,6 +80,81 @@ fn a_file_that_replaces_another_is_read_and_one_that_is_only_touched_is_not() {
     let letters = driven.letters();
     assert_eq!(letters.len(), 1, "{letters:?}");
     assert!(letters[0].1.contains("17 by now"), "{letters:?}");
+    set_age(&path, Duration::from_secs(50));
+    publish(dir.path(), "another", "5\n");
+    driven.run_until_records(6);
+    driven.until_quiet();
+    assert_eq!((driven.records.len(), driven.letters().len()), (6, 1));
+}
+
+/// Has a file or directory look as if it was changed so long ago.
+fn set_age(path: &Path, age: Duration) {
+    let file = fs::File::open(path).unwrap();
+    file.set_modified(SystemTime::now() - age).unwrap();
+}
+
+#[test]
+fn a_file_that_grows_in_a_directory_at_rest_is_a_dead_letter() {
+    let dir = tempfile::tempdir().unwrap();
+    publish(dir.path(), "log", "1\n");
+    set_age(dir.path(), Duration::from_secs(10));
+    let mut driven = Driven::start(watched(dir.path()));
+    driven.run_until_records(1);
+    driven.until_quiet();
+    let path = dir.path().join("log");
+    let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(b"added\n").unwrap();
+    driven
+        .run_until(|driven| !driven.letters().is_empty())
+        .unwrap();
+    driven.until_quiet();
+    let letters = driven.letters();
+    assert_eq!((driven.records.len(), letters.len()), (1, 1), "{letters:?}");
+}
+
+#[test]
+fn lines_that_are_added_while_the_last_records_wait_are_a_dead_letter() {
+    let dir = tempfile::tempdir().unwrap();
+    // The first call reads the end, and has room for all but that.
+    let text: String = (0..63).map(|n| format!("{n}\n")).collect();
+    publish(dir.path(), "log", format!("{text}half"));
+    let mut driven = Driven::start(watched(dir.path()));
+    let _ = driven.step().unwrap();
+    assert_eq!(driven.records.len(), 64);
+    let path = dir.path().join("log");
+    let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(b" a line\n").unwrap();
+    driven
+        .run_until(|driven| !driven.letters().is_empty())
+        .unwrap();
+    driven.until_quiet();
+    let letters = driven.letters();
+    assert_eq!(
+        (driven.records.len(), letters.len()),
+        (64, 1),
+        "{letters:?}"
+    );
+}
+
+#[test]
+fn a_file_that_replaces_one_of_the_same_length_and_time_is_read_and_a_copy_of_it_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let time = SystemTime::now() - Duration::from_secs(100);
+    let publish_then = |content: &str| {
+        let part = dir.path().join(".part");
+        fs::write(&part, content).unwrap();
+        fs::File::open(&part).unwrap().set_modified(time).unwrap();
+        fs::rename(&part, dir.path().join("status")).unwrap();
+    };
+    publish_then("one\n");
+    let mut driven = Driven::start(watched(dir.path()));
+    driven.run_until_records(1);
+    for content in ["two\n", "two\n", "six\n"] {
+        publish_then(content);
+        driven.until_quiet();
+    }
+    assert_eq!(driven.values(), ["one", "two", "six"]);
+    assert_eq!(driven.letters(), []);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,10 @@ use ardea_core::{
 };
 
 use super::memory::{DirectoryId, Marks, Memory};
-use crate::files::fingerprint::Mark;
+use crate::files::fingerprint::{Change, Mark};
+use crate::files::follow::is_missing;
 use crate::files::list::{cannot_read, is_complete};
+use crate::files::open::{Input, open_at_once};
 use crate::files::read::share::Reached;
 use crate::files::read::supply::{Next, Supply};
 
@@ -26,6 +28,10 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// The age from which on the time of a directory's last change tells that nothing has changed since. Some file systems
 /// count in whole seconds.
 const SETTLED: Duration = Duration::from_secs(2);
+
+/// The least time between two listings of a directory that has not changed, as a multiple of the time that one takes. Files
+/// that grow in place do not change the directory.
+const REST_FACTOR: u32 = 20;
 
 /// The settings of a watched directory.
 #[derive(Clone, Debug)]
@@ -49,6 +55,8 @@ pub(super) struct Watched {
     looked_at: Option<Instant>,
     /// The time of the directory's last change when it was looked at, if that was settled.
     settled: Option<SystemTime>,
+    /// The end of the last listing, and the time that it took.
+    listed: Option<(Instant, Duration)>,
 }
 
 impl Watched {
@@ -61,6 +69,7 @@ impl Watched {
             at_hand: None,
             looked_at: None,
             settled: None,
+            listed: None,
         }
     }
 
@@ -83,19 +92,20 @@ impl Watched {
                 }
                 Ok(_) => {}
                 // It went, or is a link to nothing.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) if is_missing(&error) => {}
                 Err(error) => return Err(cannot_read(&entry.path(), error)),
             }
         }
         Ok(files)
     }
 
-    /// Looks which files there are: notes new ones, and forgets those that have vanished.
+    /// Looks which files there are: notes new ones, forgets those that have vanished, and reports those that have changed.
     fn look(&mut self) -> Result<()> {
+        let began = Instant::now();
         let folder = &self.watching.path;
         let metadata = fs::metadata(folder).map_err(|error| cannot_read(folder, error))?;
         let modified = metadata.modified().ok();
-        if modified.is_some() && modified == self.settled {
+        if modified.is_some() && modified == self.settled && self.rests() {
             return Ok(());
         }
         let is_settled = modified
@@ -104,44 +114,66 @@ impl Watched {
         let files = self.list()?;
         self.settled = modified.filter(|_| is_settled);
         let is_known = self.is_known_directory(&metadata, &files);
-        let known = self.memory.read();
-        let replaced: Vec<Vec<u8>> = known
-            .iter()
-            .filter(|(name, mark)| match files.get(*name) {
-                Some(now) => !mark.is_of_same(now),
-                // In another directory nothing is known of the files of this one.
-                None => is_known,
-            })
-            .map(|(name, _)| name.clone())
-            .collect();
-        let grown: Vec<(Vec<u8>, Mark, u64)> = known
-            .iter()
-            .filter_map(|(name, mark)| {
-                let now = files.get(name)?;
-                let has_grown = mark.is_one_with(now) && mark.length() != now.length();
-                has_grown.then(|| (name.clone(), *now, mark.length()))
-            })
-            .collect();
-        replaced.iter().for_each(|name| self.memory.forget(name));
-        for (name, now, length) in grown {
-            self.report_change(&name, length, now.length())?;
-            self.memory.add(name, now);
-        }
+        self.compare(&files, is_known)?;
         let at_hand = self.at_hand.as_ref().map(|(name, _)| name);
         let read = self.memory.read();
         self.found = files
             .into_keys()
             .filter(|name| !read.contains_key(name) && Some(name) != at_hand)
             .collect();
+        self.listed = Some((Instant::now(), began.elapsed()));
+        Ok(())
+    }
+
+    /// Returns true if a directory that has not changed need not be listed yet.
+    fn rests(&self) -> bool {
+        self.listed
+            .is_some_and(|(at, took)| at.elapsed() < took * REST_FACTOR)
+    }
+
+    /// Compares the files that were read with those of the directory.
+    fn compare(&mut self, files: &Marks, is_known: bool) -> Result<()> {
+        let mut forgotten = Vec::new();
+        let mut renewed = Vec::new();
+        for (name, mark) in self.memory.read() {
+            let Some(now) = files.get(name) else {
+                // In another directory nothing is known of the files of this one.
+                if is_known {
+                    forgotten.push(name.clone());
+                }
+                continue;
+            };
+            let path = self.path_of(name);
+            let change = match mark.compare(now, &path) {
+                // It went meanwhile, which the next look notices.
+                Err(error) if is_missing(&error) => Change::Unchanged,
+                compared => compared.map_err(|error| cannot_read(&path, error))?,
+            };
+            match change {
+                Change::Unchanged => {}
+                Change::Touched => renewed.push((name.clone(), mark.touched(now))),
+                Change::Altered => {
+                    self.report_change(&path, mark.length(), now.length())?;
+                    renewed.push((name.clone(), with_content(&path, *now)));
+                }
+                Change::Replaced => forgotten.push(name.clone()),
+            }
+        }
+        forgotten.iter().for_each(|name| self.memory.forget(name));
+        for (name, mark) in renewed {
+            self.memory.add(name, mark);
+        }
         Ok(())
     }
 
     /// Reports a file that was changed after it had been read, which was not complete then.
-    fn report_change(&self, name: &[u8], before: u64, now: u64) -> Result<()> {
-        let path = self.path_of(name);
-        let reason = format!(
-            "it had {before} bytes when it was read, and has {now} by now: the change is not read; rename whole files into the directory"
-        );
+    fn report_change(&self, path: &Path, before: u64, now: u64) -> Result<()> {
+        let change = match before == now {
+            true => "its content has changed since it was read".to_string(),
+            false => format!("it had {before} bytes when it was read, and has {now} by now"),
+        };
+        let reason =
+            format!("{change}: the change is not read; rename whole files into the directory");
         // Standard error may be closed; the dead letter says the same.
         let _ = writeln!(io::stderr().lock(), "ardea: {}: {reason}", path.display());
         self.changed
@@ -180,6 +212,12 @@ impl Watched {
     }
 }
 
+/// The mark of a file with its content; `mark` if that can't be read.
+fn with_content(path: &Path, mark: Mark) -> Mark {
+    let read = open_at_once(path).and_then(|file| Mark::of_read(&file, Some(mark.length())));
+    read.map_or(mark, |read| read.touched(&mark))
+}
+
 impl Supply for Watched {
     fn init(&mut self, context: &InstanceContext) {
         self.memory = Memory::new(context.instance);
@@ -204,6 +242,7 @@ impl Supply for Watched {
         self.looked_at = Some(Instant::now());
         if self.watching.only_new {
             for (name, mark) in self.list()? {
+                let mark = with_content(&self.path_of(&name), mark);
                 self.memory.add(name, mark);
             }
             self.found.clear();
@@ -219,10 +258,15 @@ impl Supply for Watched {
         }
         while let Some(name) = self.found.pop_front() {
             let path = self.path_of(&name);
-            // One that went before it was begun is none of those to read.
-            if fs::metadata(&path).is_ok_and(|metadata| metadata.is_file()) {
-                self.at_hand = Some((name, None));
-                return Ok(Next::File(path, None));
+            match fs::metadata(&path) {
+                Ok(metadata) if metadata.is_file() => {
+                    self.at_hand = Some((name, None));
+                    return Ok(Next::File(path, None));
+                }
+                Ok(_) => {}
+                // One that went before it was begun is none of those to read.
+                Err(error) if is_missing(&error) => {}
+                Err(error) => return Err(cannot_read(&path, error)),
             }
         }
         let rest = self.rest();
@@ -244,14 +288,16 @@ impl Supply for Watched {
         }
     }
 
-    fn end(&mut self, file: &Path) {
-        let Some((name, Some(mark))) = self.at_hand.take() else {
-            return;
-        };
-        // It may have grown while it was read, to where it was read to.
-        let now = fs::metadata(file).map(|metadata| Mark::of(&metadata));
-        let mark = now.ok().filter(|now| mark.is_one_with(now)).unwrap_or(mark);
-        self.memory.add(name, mark);
+    fn stopped(&mut self, input: &mut Input, is_whole: bool) {
+        if let Some((_, known)) = &mut self.at_hand {
+            *known = input.mark_of_read(is_whole).or(*known);
+        }
+    }
+
+    fn end(&mut self, _: &Path) {
+        if let Some((name, Some(mark))) = self.at_hand.take() {
+            self.memory.add(name, mark);
+        }
     }
 
     fn is_at_end(&self) -> bool {
