@@ -46,6 +46,11 @@ impl Teller {
         }
     }
 
+    /// Returns whether no broker has answered since one was last heard of.
+    pub fn is_away(&self) -> bool {
+        self.is_away.load(Ordering::Relaxed)
+    }
+
     /// A broker has answered.
     #[inline]
     pub fn heard(&self) {

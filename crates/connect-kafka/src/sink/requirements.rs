@@ -178,10 +178,9 @@ impl Inquiry {
 
     fn check_timeout(&self, broker: i32) -> Result<(), Trouble> {
         let most = self.configured(&ResourceSpecifier::Broker(broker), TRANSACTION_LIMIT)?;
-        let own = self.settings.property(TRANSACTION_TIMEOUT);
-        let own = own.and_then(|own| own.parse().ok());
         match most {
-            Some(most) => transactions_fit(broker, own, most).map_err(Trouble::Unmet),
+            Some(most) => transactions_fit(broker, transaction_timeout_ms(&self.settings), most)
+                .map_err(Trouble::Unmet),
             None => Ok(()),
         }
     }
@@ -243,9 +242,15 @@ fn replicas_of(metadata: &Metadata, topic: &str) -> KafkaResult<usize> {
     replicas.min().ok_or(unknown)
 }
 
+/// The milliseconds after which brokers end a transaction of a producer with these settings.
+pub(super) fn transaction_timeout_ms(settings: &Settings) -> u64 {
+    let own = settings.property(TRANSACTION_TIMEOUT);
+    let own = own.and_then(|own| own.parse().ok());
+    own.unwrap_or(DEFAULT_TRANSACTION_TIMEOUT_MS)
+}
+
 /// Refuses a transaction timeout that is greater than a broker takes.
-fn transactions_fit(broker: i32, own: Option<u64>, most: u64) -> Result<()> {
-    let needed = own.unwrap_or(DEFAULT_TRANSACTION_TIMEOUT_MS);
+fn transactions_fit(broker: i32, needed: u64, most: u64) -> Result<()> {
     if needed <= most {
         return Ok(());
     }
@@ -283,9 +288,8 @@ mod tests {
 
     #[test]
     fn a_transaction_timeout_has_to_fit_the_brokers_limit_and_the_error_names_both() {
-        assert!(transactions_fit(1, None, 60_000).is_ok());
-        assert!(transactions_fit(1, Some(5_000), 5_000).is_ok());
-        let error = transactions_fit(3, None, 10_000).unwrap_err();
+        assert!(transactions_fit(1, 60_000, 60_000).is_ok());
+        let error = transactions_fit(3, 60_000, 10_000).unwrap_err();
         assert_eq!(error.code(), ErrorCode::StoreUnsuitable);
         let text = error.to_string();
         for part in ["broker 3", "10000 ms", "60000 ms", "at_least_once"] {

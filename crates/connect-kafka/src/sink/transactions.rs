@@ -15,6 +15,8 @@
 //! * A mark that is gone, though the cut knows that there was one, is an error: Kafka forgets offsets of groups that were silent for long
 //!   (`offsets.retention.minutes`), and nobody could tell what is there.
 
+mod errors;
+
 use std::time::{Duration, Instant};
 
 use ardea_core::{BadRecords, Epoch, Error, ErrorCode, Result};
@@ -27,10 +29,12 @@ use super::aborts::{Aborts, comes_again};
 use super::batch::{Batch, Waiting};
 use super::deliveries::Deliveries;
 use super::limits::{Limits, PRODUCERS_LIMIT};
+use super::requirements::transaction_timeout_ms;
 use crate::TURN;
 use crate::headers;
 use crate::settings::Settings;
 use crate::teller::Teller;
+use errors::is_fenced;
 
 /// How long to wait for deliveries at a time. librdkafka's wait is not cut short by them.
 const WAIT: Duration = Duration::from_millis(5);
@@ -86,6 +90,8 @@ pub(super) struct Transactions {
     producer: BaseProducer<Deliveries>,
     marks: BaseConsumer<Teller>,
     stage: Stage,
+    /// When the transaction at hand began.
+    begun: Instant,
     aborts: Aborts,
 }
 
@@ -114,6 +120,7 @@ impl Transactions {
             settings: settings.clone(),
             writer,
             stage: Stage::Unfenced,
+            begun: Instant::now(),
             aborts: Aborts::default(),
         })
     }
@@ -206,6 +213,7 @@ impl Transactions {
             Stage::Unfenced => {}
             Stage::Between => {
                 self.producer.begin_transaction()?;
+                self.begun = Instant::now();
                 self.stage = Stage::Sending(Cursor::default());
             }
             Stage::Sending(cursor) => self.send(batches, cursor, bad)?,
@@ -312,12 +320,35 @@ impl Transactions {
                 | RDKafkaErrorCode::RequestTimedOut
                 | RDKafkaErrorCode::NotEnoughReplicas
                 | RDKafkaErrorCode::NotEnoughReplicasAfterAppend,
-            ) => {
-                self.stage = Stage::Aborting;
-                Ok(())
-            }
+            ) => self.begin_anew(failure.error),
+            code if is_fenced(code) => Err(Problem::Other(self.failed(failure.error))),
             _ => Err(Problem::Other(failure.into_error(&self.settings.topic))),
         }
+    }
+
+    /// Aborts the transaction at hand, which then begins anew. Brokers that are away are waited for; those that answer have to take
+    /// a transaction in time.
+    fn begin_anew(&mut self, error: KafkaError) -> std::result::Result<(), Problem> {
+        self.stage = Stage::Aborting;
+        let teller = self.producer.context().teller();
+        if !self.is_overdue() || teller.is_away() {
+            return Ok(());
+        }
+        let too_slow = self.too_slow(error);
+        teller.say(&format!("{too_slow}; the transaction begins anew"));
+        match self.aborts.note(Instant::now()) {
+            true => Ok(()),
+            false => Err(Problem::Other(too_slow.permanent())),
+        }
+    }
+
+    fn is_in_transaction(&self) -> bool {
+        !matches!(self.stage, Stage::Unfenced | Stage::Between)
+    }
+
+    /// Returns whether brokers may have ended the transaction at hand for the time it takes.
+    fn is_overdue(&self) -> bool {
+        self.begun.elapsed() >= Duration::from_millis(transaction_timeout_ms(&self.settings))
     }
 
     fn send_mark(&self, mark: Epoch) -> std::result::Result<(), Problem> {
@@ -345,52 +376,11 @@ impl Transactions {
             KafkaError::Transaction(_) if comes_again(code) => Trouble::Final,
             KafkaError::Transaction(error) if error.txn_requires_abort() => Trouble::Abort,
             KafkaError::Transaction(error) if error.is_retriable() => Trouble::Again,
+            // The client takes no messages for a transaction that has failed.
+            KafkaError::MessageProduction(RDKafkaErrorCode::State) => Trouble::Abort,
             _ if is_late => Trouble::Again,
             _ => Trouble::Final,
         }
-    }
-
-    fn failed(&self, error: KafkaError) -> Error {
-        let topic = &self.settings.topic;
-        let code = error.rdkafka_error_code();
-        let hint = match code {
-            Some(
-                RDKafkaErrorCode::Fenced
-                | RDKafkaErrorCode::ProducerFenced
-                | RDKafkaErrorCode::InvalidProducerEpoch,
-            ) => {
-                "another run of this job writes to it: let one run at a time, or give each job its own name"
-            }
-            Some(RDKafkaErrorCode::UnsupportedFeature | RDKafkaErrorCode::UnsupportedVersion) => {
-                "brokers have transactions from 0.11 on; `at_least_once` needs none"
-            }
-            Some(RDKafkaErrorCode::InvalidTransactionTimeout) => {
-                "raise `transaction.max.timeout.ms` of the brokers, or lower the property `transaction.timeout.ms`"
-            }
-            _ => "check the brokers' logs, and whether this user may use transactions",
-        };
-        let what = format!("cannot write to the Kafka topic {topic} by transactions");
-        let failed = Error::new(ErrorCode::WriteFailed, what)
-            .because(error)
-            .hint(hint);
-        match comes_again(code) {
-            true => failed.permanent(),
-            false => failed,
-        }
-    }
-
-    /// The error of a mark that is not there any more.
-    pub fn mark_is_gone(&self) -> Error {
-        let what = format!(
-            "it can't be told which records are in the Kafka topic {}",
-            self.settings.topic
-        );
-        Error::new(ErrorCode::WriteFailed, what)
-            .because(format!(
-                "the offsets of the group {} are gone, by which that is known",
-                self.writer.group
-            ))
-            .hint("compare the topic's end with what it should be, and start the job without the snapshot; brokers keep offsets for `offsets.retention.minutes`")
     }
 }
 

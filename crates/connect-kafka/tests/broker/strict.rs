@@ -1,4 +1,4 @@
-//! A broker that makes no topic by itself and ends transactions after a second.
+//! A broker that makes no topic by itself and ends transactions after ten seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,9 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use super::driven::Driven;
 use super::ground::{Topic, eventually, strict_broker};
 use super::surviving::expect_seen;
+
+/// The longest transaction that the broker takes.
+const LONGEST_MS: &str = "10000";
 
 /// How long a broker may take to answer.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -78,10 +81,12 @@ fn transactions_that_the_broker_ends_too_soon_are_refused() {
     };
     let topic = Topic::at(brokers, 1);
     let mut driven = Driven::new(&once(&topic, None), "short", (0, 1));
-    let error = driven.try_write(0..5).expect_err("a second is too short");
+    let error = driven
+        .try_write(0..5)
+        .expect_err("ten seconds are too short");
     assert_eq!(error.code(), ErrorCode::StoreUnsuitable, "{error}");
     let text = error.to_string();
-    for part in ["1000 ms", "60000 ms", "transaction.timeout.ms"] {
+    for part in ["10000 ms", "60000 ms", "transaction.timeout.ms"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(topic.texts(Start::Earliest).is_empty());
@@ -93,7 +98,7 @@ fn outlast_a_transaction(topic: &Topic) {
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", &other.brokers)
         .set("transactional.id", &other.name)
-        .set("transaction.timeout.ms", "1000")
+        .set("transaction.timeout.ms", LONGEST_MS)
         .create()
         .unwrap();
     producer.init_transactions(ANSWER).unwrap();
@@ -118,16 +123,35 @@ fn an_epoch_may_take_longer_than_a_transaction() {
         return;
     };
     let topic = Topic::at(brokers, 1);
-    let mut driven = Driven::new(&once(&topic, Some("1000")), "long", (0, 1));
-    for epoch in 1..=2u64 {
-        driven.write(epoch * 10..epoch * 10 + 5);
-        outlast_a_transaction(&topic);
-        driven.cut(Cut::full(Epoch(epoch)));
-        driven.write(epoch * 10 + 5..epoch * 10 + 10);
-        outlast_a_transaction(&topic);
-        driven.commit(epoch).unwrap();
+    let mut driven = Driven::new(&once(&topic, Some(LONGEST_MS)), "long", (0, 1));
+    driven.write(0..5);
+    outlast_a_transaction(&topic);
+    driven.write(5..10);
+    driven.cut(Cut::full(Epoch(1)));
+    driven.commit(1).unwrap();
+    expect_seen(&topic, 0..10);
+}
+
+#[test]
+fn a_transaction_that_takes_longer_than_the_broker_lets_it_fails_the_sink_and_says_what_to_set() {
+    let Some(brokers) = strict_broker() else {
+        return;
+    };
+    let topic = Topic::at(brokers, 1);
+    // Each message waits for the answer to the one before it.
+    let sink: Sink<u64> = write(&topic.brokers, &topic.name, encode)
+        .property("transaction.timeout.ms", "1000")
+        .property("batch.num.messages", "1")
+        .property("max.in.flight.requests.per.connection", "1")
+        .build();
+    let mut driven = Driven::new(&sink.into_parts().1, "slow", (0, 1));
+    driven.write(0..50_000);
+    driven.cut(Cut::full(Epoch(1)));
+    let error = driven.commit(1).expect_err("it is never fast enough");
+    assert_eq!(error.code(), ErrorCode::WriteFailed, "{error}");
+    let text = error.to_string();
+    for part in ["1000 ms", "transaction.timeout.ms", "snapshots.every"] {
+        assert!(text.contains(part), "{part}: {text}");
     }
-    driven.cut(Cut::full(Epoch(3)));
-    driven.commit(3).unwrap();
-    expect_seen(&topic, 10..30);
+    assert!(topic.texts(Start::Earliest).is_empty());
 }
