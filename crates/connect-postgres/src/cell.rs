@@ -69,11 +69,24 @@ impl Cell for Vec<u8> {
     }
 }
 
+/// Start of the year 1. PostgreSQL writes earlier years with `BC`.
+const YEAR_ONE: Timestamp = Timestamp::from_secs(-62_135_596_800);
+
 impl Cell for Timestamp {
     fn append_to(&self, out: &mut String) -> bool {
         match *self {
             Timestamp::MIN => out.push_str("-infinity"),
             Timestamp::MAX => out.push_str("infinity"),
+            time if time < YEAR_ONE => {
+                let text = time.to_string();
+                let (year, rest) = text
+                    .trim_start_matches('-')
+                    .split_once('-')
+                    .unwrap_or_default();
+                // The year 0 is the year 1 before Christ.
+                let year = year.parse::<i64>().unwrap_or_default() + 1;
+                let _ = write!(out, "{year:04}-{rest} BC");
+            }
             time => {
                 let _ = write!(out, "{time}");
             }
@@ -114,6 +127,11 @@ mod tests {
         assert_eq!(text(Timestamp::MIN).as_deref(), Some("-infinity"));
         let time = Timestamp::from_micros(1_500_000);
         assert_eq!(text(time).as_deref(), Some("1970-01-01T00:00:01.500Z"));
+        let before_christ = Timestamp::from_secs(-62_135_596_801);
+        assert_eq!(
+            text(before_christ).as_deref(),
+            Some("0001-12-31T23:59:59Z BC")
+        );
         assert_eq!(text(Some("x")).as_deref(), Some("x"));
         assert_eq!(text(None::<String>), None);
         assert_eq!(text(f64::NAN).as_deref(), Some("NaN"));

@@ -2,7 +2,7 @@
 
 use ardea_connect::collections::items;
 use ardea_connect_postgres::{Row, query, read, write};
-use ardea_core::{Instance, OnError};
+use ardea_core::{Instance, OnError, Timestamp};
 use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
 use ardea_testkit::Driven;
@@ -327,6 +327,76 @@ fn values_that_a_column_lacks_are_dead_letters_with_the_reason() {
         );
     }
     assert_eq!(number(&url, "select count(*) from lacking"), 4);
+}
+
+#[test]
+fn times_and_numbers_are_written_exactly_at_the_ends_of_their_types_or_are_dead_letters() {
+    let Some(url) = shared_server() else { return };
+    ask(
+        &url,
+        "create table exact_ends (n bigint primary key, t timestamptz, l timestamp, x numeric, d double precision, r real)",
+    );
+    const TIMES: [i64; 8] = [
+        i64::MIN,
+        i64::MIN + 1,
+        // 4713 BC is the first year that the server has.
+        -210_866_803_200_000_000,
+        -62_135_596_800_000_001,
+        -1,
+        253_402_300_800_000_000,
+        i64::MAX - 1,
+        i64::MAX,
+    ];
+    const NUMBERS: [f64; 8] = [
+        f64::NAN,
+        0.0,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        -0.1,
+        f64::MIN,
+        5e-324,
+        1.0,
+    ];
+    let fill = |n: &usize, row: &mut Row<'_>| {
+        let time = Timestamp::from_micros(TIMES[*n]);
+        let number = NUMBERS[*n];
+        row.set(n).set(time).set(time).set(number).set(number);
+        row.set(number as f32);
+    };
+    let p = Pipeline::new("exact ends");
+    let columns = ["n", "t", "l", "x", "d", "r"];
+    p.read_from(items((0..8usize).collect::<Vec<_>>()))
+        .write_to(write(&url, "exact_ends", columns, fill));
+    let node = Node::start(NodeConfig::default()).unwrap();
+    let job = p.submit(&node, JobConfig::default()).unwrap();
+    job.join().unwrap();
+    let letters = job.dead_letters().sample();
+    let origins: Vec<_> = letters.iter().map(|letter| &letter.origin[..]).collect();
+    assert_eq!(origins, ["record 1"], "{letters:?}");
+    let micros = |column| {
+        format!(
+            "case when isfinite({column}) then trunc(extract(epoch from {column}) * 1000000)::text else {column}::text end"
+        )
+    };
+    let (t, l) = (micros("t"), micros("l"));
+    let found = ask(
+        &url,
+        &format!("select {t}, {l}, x = d, d, r from exact_ends order by n"),
+    );
+    let times = TIMES.iter().enumerate().filter(|(n, _)| *n != 1);
+    for (row, (n, time)) in found.iter().zip(times) {
+        let time = match *time {
+            i64::MIN => "-infinity".to_string(),
+            i64::MAX => "infinity".to_string(),
+            time => time.to_string(),
+        };
+        assert_eq!(row[..3], [time.clone(), time, "t".to_string()]);
+        let number: f64 = row[3].parse().unwrap();
+        assert_eq!(number.to_bits(), NUMBERS[n].to_bits(), "{row:?}");
+        let number: f32 = row[4].parse().unwrap();
+        assert_eq!(number.to_bits(), (NUMBERS[n] as f32).to_bits(), "{row:?}");
+    }
+    assert_eq!(found.len(), 7);
 }
 
 #[test]
