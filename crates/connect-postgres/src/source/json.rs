@@ -6,12 +6,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::value::StrDeserializer;
-use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Unexpected, Visitor};
+use serde::de::{self, DeserializeOwned, Deserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::digits::{float, whole};
-use super::json_items::{Items, Variant};
+use super::json_items::{Items, Name, Variant};
 
 /// Values lie in each other no deeper than this.
 const MOST_DEPTH: u32 = 128;
@@ -337,16 +336,12 @@ impl<'de> Deserializer<'de> for &mut Parser<'de> {
 
     fn deserialize_enum<V: Visitor<'de>>(
         self,
-        _: &'static str,
-        _: &'static [&'static str],
+        name: &'static str,
+        variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value> {
         match self.peek() {
-            Some(b'"') => {
-                let name = self.take_string()?;
-                let name: StrDeserializer<'_, JsonError> = (&*name).into_deserializer();
-                visitor.visit_enum(name)
-            }
+            Some(b'"') => Name(self.take_string()?).deserialize_enum(name, variants, visitor),
             Some(b'{') => {
                 self.enter()?;
                 let value = visitor.visit_enum(Variant(self))?;

@@ -56,7 +56,7 @@ impl<'de> MapAccess<'de> for &mut Items<'_, 'de> {
             return Ok(None);
         }
         let key = take_key(self.parser)?;
-        seed.deserialize(Key(key)).map(Some)
+        seed.deserialize(Name(key)).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value> {
@@ -72,8 +72,8 @@ fn take_key<'de>(parser: &mut Parser<'de>) -> Result<Cow<'de, str>> {
     }
 }
 
-/// The name of a field, or the key of a map.
-struct Key<'de>(Cow<'de, str>);
+/// The name of a field or a variant, or the key of a map.
+pub(super) struct Name<'de>(pub(super) Cow<'de, str>);
 
 macro_rules! whole_keys {
     ($($method:ident)*) => {$(
@@ -89,7 +89,7 @@ macro_rules! whole_keys {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Key<'de> {
+impl<'de> Deserializer<'de> for Name<'de> {
     type Error = JsonError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
@@ -141,7 +141,7 @@ impl<'de> EnumAccess<'de> for Variant<'_, 'de> {
 
     fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self)> {
         let name = take_key(self.0)?;
-        let name = seed.deserialize(Key(name))?;
+        let name = seed.deserialize(Name(name))?;
         self.0.take(b':', "a colon")?;
         Ok((name, self))
     }
