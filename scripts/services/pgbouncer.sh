@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # One pgbouncer in transaction mode, and the PostgreSQL server behind it: pgbouncer.sh FOLDER PORT PEER. See service.sh and postgres.sh.
 # PORT is the pooler's, PEER the server's, which is also written to the file server.port in the folder.
-# The database `by_session` is `postgres` in session mode, `by_statement` in statement mode.
+# The database `by_session` is `postgres` in session mode, `by_statement` in statement mode. Of `one_by_session`, `two_by_session`,
+# `one_by_transaction` and `two_by_transaction` the pool has one or two connections.
 # shellcheck source-path=SCRIPTDIR source=service.sh
 . "$(dirname "$0")/service.sh"
 folder=$1 port=$2 peer=$3
@@ -32,6 +33,10 @@ cat >"$folder/pgbouncer.ini" <<CONFIG
 [databases]
 by_session = host=$ADDRESS port=$peer user=postgres dbname=postgres pool_mode=session
 by_statement = host=$ADDRESS port=$peer user=postgres dbname=postgres pool_mode=statement
+one_by_session = host=$ADDRESS port=$peer user=postgres dbname=postgres pool_mode=session pool_size=1
+two_by_session = host=$ADDRESS port=$peer user=postgres dbname=postgres pool_mode=session pool_size=2
+one_by_transaction = host=$ADDRESS port=$peer user=postgres dbname=postgres pool_size=1
+two_by_transaction = host=$ADDRESS port=$peer user=postgres dbname=postgres pool_size=2
 * = host=$ADDRESS port=$peer user=postgres
 [pgbouncer]
 listen_addr = $ADDRESS

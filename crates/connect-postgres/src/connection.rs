@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
@@ -75,8 +76,8 @@ impl<P> Connection<P> {
             let (session, prepared) = match kept {
                 Some((session, prepared)) if !session.is_closed() => (session, prepared),
                 _ => {
-                    let client = connect(server).await?;
-                    let mut session = Session::begin(server, client).await?;
+                    let opened = open(server).await?;
+                    let mut session = Session::begin(server, opened).await?;
                     let prepared = prepare(&mut session).await?;
                     let (session, prepared) = kept.insert((session, prepared));
                     (session, prepared)
@@ -127,25 +128,36 @@ impl<P> Connection<P> {
     }
 }
 
-/// Opens a connection that has made no settings.
-pub(crate) async fn connect(server: &Server) -> std::result::Result<Client, Trouble> {
+/// A connection that has made no settings. It is closed at once when this is dropped, also while an
+/// answer is waited for.
+pub(crate) struct Opened {
+    pub client: Client,
+    task: JoinHandle<Result<(), tokio_postgres::Error>>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Opens a connection.
+pub(crate) async fn open(server: &Server) -> std::result::Result<Opened, Trouble> {
     let greeted = timeout(GREETING, async {
-        let client = match &server.encryption {
+        let (client, task) = match &server.encryption {
             None => {
                 let (client, connection) = server.config.connect(NoTls).await?;
-                tokio::spawn(connection);
-                client
+                (client, tokio::spawn(connection))
             }
             Some(encryption) => {
                 let (client, connection) = server.config.connect(encryption.clone()).await?;
-                tokio::spawn(connection);
-                client
+                (client, tokio::spawn(connection))
             }
         };
-        Ok(client)
+        Ok(Opened { client, task })
     });
     match greeted.await {
-        Ok(client) => client,
+        Ok(opened) => opened,
         Err(_) => Err(Trouble::Passing(format!(
             "it has not answered for {} seconds",
             GREETING.as_secs()

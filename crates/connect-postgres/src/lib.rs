@@ -45,6 +45,7 @@ mod address;
 mod cell;
 mod connection;
 mod encryption;
+mod held;
 mod pooler;
 mod relation;
 mod replaced;
@@ -54,6 +55,7 @@ mod sink;
 mod source;
 mod table_name;
 mod trouble;
+mod unbound;
 
 pub use cell::Cell;
 pub use replaced::OnReplaced;

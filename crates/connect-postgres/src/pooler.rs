@@ -7,25 +7,28 @@
 
 use std::future::{Ready, ready};
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
 use tokio_postgres::Client;
-use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
+use tokio_postgres::tls::TlsConnect;
 
 use crate::address::Server;
-use crate::connection::connect;
+use crate::connection::{Opened, open};
+use crate::held;
 use crate::trouble::Trouble;
+use crate::unbound::Unbound;
 
 /// Number of further connections that are made at most.
 const PROBES: usize = 3;
 /// Time limit of a probe. A pooler in session mode whose connections are all in use does not
 /// answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time limit of the first statement. A pooler whose connections are all in use lets a client in,
+/// and keeps its first statement waiting.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Code of the message that asks for TLS.
 const TLS_REQUEST: u32 = 80_877_103;
@@ -33,31 +36,56 @@ const TLS_REQUEST: u32 = 80_877_103;
 /// Returns whether the server process may change between two transactions of this connection.
 ///
 /// # Errors
-/// `StoreUnsuitable` if the pooler allows no transactions of several statements; those of the
-/// connection.
+/// `StoreUnsuitable` if the pooler allows no transactions of several statements, or has no
+/// connection left beside those that this process holds; those of the connection.
 pub(crate) async fn is_pooled(server: &Server, client: &Client) -> Result<bool, Trouble> {
-    let own = process(client).await?;
+    let own = match timeout(FIRST_ANSWER_TIMEOUT, process(client)).await {
+        Ok(own) => own?,
+        Err(_) => return Err(no_connection(held::count(server))),
+    };
     if announced(client).await == Some(own) {
         return Ok(false);
     }
     let mut probes = Vec::with_capacity(PROBES);
+    let is_pooled = compare(server, client, own, &mut probes).await;
+    for probe in &probes {
+        // Otherwise the pooler would close the server process with the transaction.
+        let _ = timeout(PROBE_TIMEOUT, probe.client.batch_execute("rollback")).await;
+    }
+    is_pooled
+}
+
+/// Compares the server process of a connection with those of probes.
+async fn compare(
+    server: &Server,
+    client: &Client,
+    own: i32,
+    probes: &mut Vec<Opened>,
+) -> Result<bool, Trouble> {
     for _ in 0..PROBES {
-        let Ok(probe) = timeout(PROBE_TIMEOUT, hold(server)).await else {
+        let Ok(held) = timeout(PROBE_TIMEOUT, hold(server)).await else {
             break;
         };
-        let (probe, held) = probe?;
-        if held == own || process(client).await? != own {
+        let (probe, held) = held?;
+        probes.push(probe);
+        if held == own {
             return Ok(true);
         }
-        probes.push(probe);
+        // Without an answer a probe has taken the last process of the pool.
+        let Ok(now) = timeout(PROBE_TIMEOUT, process(client)).await else {
+            return Ok(true);
+        };
+        if now? != own {
+            return Ok(true);
+        }
     }
     Ok(false)
 }
 
 /// Opens a connection with a transaction, and returns the server process that it holds.
-async fn hold(server: &Server) -> Result<(Client, i32), Trouble> {
-    let client = connect(server).await?;
-    let begun = client.batch_execute("begin").await;
+async fn hold(server: &Server) -> Result<(Opened, i32), Trouble> {
+    let opened = open(server).await?;
+    let begun = opened.client.batch_execute("begin").await;
     if let Err(error) = begun {
         return Err(match error.as_db_error() {
             Some(refusal) if refusal.code().code().starts_with("08") => {
@@ -66,8 +94,8 @@ async fn hold(server: &Server) -> Result<(Client, i32), Trouble> {
             _ => error.into(),
         });
     }
-    let process = process(&client).await?;
-    Ok((client, process))
+    let process = process(&opened.client).await?;
+    Ok((opened, process))
 }
 
 async fn process(client: &Client) -> Result<i32, Trouble> {
@@ -96,6 +124,23 @@ async fn announced(client: &Client) -> Option<i32> {
     Some(i32::from_be_bytes(process))
 }
 
+/// Describes a pooler without a free connection. Those of this process stay in use until its job
+/// ends, so waiting is of no use if it holds any.
+fn no_connection(held: usize) -> Trouble {
+    let what = "the connection pooler in front of PostgreSQL has no free connection";
+    if held == 0 {
+        return Trouble::Passing(what.to_string());
+    }
+    let hint = "each instance keeps one in session mode: raise `pool_size` or `default_pool_size`, use fewer \
+                instances, or set `pool_mode` to `transaction`";
+    let why = format!("this process holds {held} of them");
+    Trouble::Final(
+        Error::new(ErrorCode::StoreUnsuitable, what)
+            .because(why)
+            .hint(hint),
+    )
+}
+
 fn by_statement(why: &str) -> Error {
     let what = "the connection pooler in front of PostgreSQL allows no transactions";
     Error::new(ErrorCode::StoreUnsuitable, what)
@@ -107,47 +152,11 @@ fn by_statement(why: &str) -> Error {
 struct InMemory;
 
 impl TlsConnect<DuplexStream> for InMemory {
-    type Stream = Plain;
+    type Stream = Unbound<DuplexStream>;
     type Error = io::Error;
-    type Future = Ready<io::Result<Plain>>;
+    type Future = Ready<io::Result<Self::Stream>>;
 
     fn connect(self, stream: DuplexStream) -> Self::Future {
-        ready(Ok(Plain(stream)))
-    }
-}
-
-struct Plain(DuplexStream);
-
-impl AsyncRead for Plain {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Plain {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
-}
-
-impl TlsStream for Plain {
-    fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
+        ready(Ok(Unbound(stream)))
     }
 }

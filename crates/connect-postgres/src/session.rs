@@ -5,9 +5,11 @@
 //! does not know it.
 
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row, SimpleQueryMessage, Transaction};
+use tokio_postgres::{Row, SimpleQueryMessage, Transaction};
 
 use crate::address::Server;
+use crate::connection::Opened;
+use crate::held::Held;
 use crate::pooler;
 use crate::trouble::Trouble;
 
@@ -28,19 +30,25 @@ const LOCAL_SETTINGS: &str = "set local client_min_messages = warning; set local
 
 /// A connection to a server.
 pub(crate) struct Session {
-    client: Client,
+    opened: Opened,
+    /// Counts the connection as held by this process.
+    _held: Option<Held>,
     /// The server process may be another one in each transaction.
     is_pooled: bool,
 }
 
 impl Session {
     /// Finds out what is at the other end, and makes settings.
-    pub async fn begin(server: &Server, client: Client) -> Result<Session, Trouble> {
-        let is_pooled = pooler::is_pooled(server, &client).await?;
+    pub async fn begin(server: &Server, opened: Opened) -> Result<Session, Trouble> {
+        let is_pooled = pooler::is_pooled(server, &opened.client).await?;
         if !is_pooled {
-            client.batch_execute(SETTINGS).await?;
+            opened.client.batch_execute(SETTINGS).await?;
         }
-        Ok(Session { client, is_pooled })
+        Ok(Session {
+            _held: (!is_pooled).then(|| Held::count_in(server)),
+            opened,
+            is_pooled,
+        })
     }
 
     pub fn is_pooled(&self) -> bool {
@@ -48,12 +56,12 @@ impl Session {
     }
 
     pub fn is_closed(&self) -> bool {
-        self.client.is_closed()
+        self.opened.client.is_closed()
     }
 
     /// Begins a transaction.
     pub async fn transaction(&mut self) -> Result<Transaction<'_>, Trouble> {
-        let transaction = self.client.transaction().await?;
+        let transaction = self.opened.client.transaction().await?;
         if self.is_pooled {
             transaction.batch_execute(LOCAL_SETTINGS).await?;
         }
@@ -67,7 +75,7 @@ impl Session {
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>, Trouble> {
         if !self.is_pooled {
-            return Ok(self.client.query_typed(sql, parameters).await?);
+            return Ok(self.opened.client.query_typed(sql, parameters).await?);
         }
         let transaction = self.transaction().await?;
         let rows = transaction.query_typed(sql, parameters).await?;
@@ -86,7 +94,7 @@ impl Session {
 
     /// Returns the names of a statement's columns.
     pub async fn names(&mut self, sql: &str) -> Result<Vec<String>, Trouble> {
-        let answers = self.client.simple_query(sql).await?;
+        let answers = self.opened.client.simple_query(sql).await?;
         let described = answers.iter().find_map(|answer| match answer {
             SimpleQueryMessage::RowDescription(columns) => Some(columns),
             _ => None,
@@ -105,7 +113,7 @@ impl Session {
         parameters: &[Parameter<'_>],
     ) -> Result<(), Trouble> {
         if !self.is_pooled {
-            self.client.execute_typed(sql, parameters).await?;
+            self.opened.client.execute_typed(sql, parameters).await?;
             return Ok(());
         }
         let transaction = self.transaction().await?;

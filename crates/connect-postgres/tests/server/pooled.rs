@@ -20,6 +20,8 @@ struct Addresses {
     by_session: String,
     by_statement: String,
     direct: String,
+    /// The beginning of the others.
+    pooler: String,
 }
 
 fn pooled_server() -> Option<Addresses> {
@@ -38,6 +40,7 @@ fn pooled_server() -> Option<Addresses> {
         by_transaction: through("postgres"),
         by_session: through("by_session"),
         by_statement: through("by_statement"),
+        pooler: through(""),
         direct: format!(
             "postgres://postgres@{}:{}/postgres",
             server.address().ip(),
@@ -207,4 +210,68 @@ fn an_upsert_that_depends_on_sessions_is_refused_before_anything_is_written() {
             10
         );
     }
+}
+
+#[test]
+fn pools_of_one_and_two_connections_are_enough() {
+    let Some(addresses) = pooled_server() else {
+        return;
+    };
+    create(&addresses.direct, "few_orders", 2_000);
+    for (pool, instances) in [
+        ("one_by_transaction", 3),
+        ("two_by_transaction", 3),
+        ("one_by_session", 1),
+        ("two_by_session", 2),
+    ] {
+        let url = format!("{}{pool}", addresses.pooler);
+        let p = Pipeline::new("few");
+        let source = small(read::<Order>(&url, "few_orders", "id"));
+        let orders = p
+            .read_from(source.parallelism(several(instances)).build())
+            .collect();
+        p.run().unwrap();
+        assert_each_once(orders.take(), 2_000);
+
+        let table = format!("few_{pool}");
+        ask(
+            &addresses.direct,
+            &format!("create table {table} (k bigint, n bigint)"),
+        );
+        let sink = write(&url, &table, ["k", "n"], fill).parallelism(several(instances));
+        run(sink.build(), 1_000).unwrap();
+        let sink = write(&url, &table, ["k", "n"], fill).exactly_once().build();
+        let mut life = Driven::begin(&sink.into_parts().1, &table, Instance::ONLY, None);
+        life.write(1_000..2_000u64);
+        let ended = life.end_epoch(Epoch(1), true);
+        life.commit(&ended);
+        let count = format!("select count(distinct n) from {table}");
+        assert_eq!(number(&addresses.direct, &count), 2_000, "{pool}");
+    }
+}
+
+#[test]
+fn an_instance_without_a_connection_of_the_pool_is_refused() {
+    let Some(addresses) = pooled_server() else {
+        return;
+    };
+    let url = format!("{}one_by_session", addresses.pooler);
+    ask(
+        &addresses.direct,
+        "create table pooled_alone (k bigint, n bigint)",
+    );
+    let sink = write(&url, "pooled_alone", ["k", "n"], fill).exactly_once();
+    let sink = sink.build().into_parts().1;
+    let instance = |index| Instance {
+        index,
+        parallelism: 2,
+    };
+    let mut first = Driven::begin(&sink, "pooled_alone", instance(0), None);
+    first.write(0..10u64);
+    let ended = first.end_epoch(Epoch(1), true);
+    first.commit(&ended);
+    let mut second = Driven::begin(&sink, "pooled_alone", instance(1), None);
+    let error = refusal(&mut second);
+    assert_eq!(error.code(), ErrorCode::StoreUnsuitable, "{error}");
+    assert!(error.to_string().contains("pool_size"), "{error}");
 }
