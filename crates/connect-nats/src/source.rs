@@ -57,8 +57,10 @@ pub type Decoder<T> = fn(&Message<'_>) -> Result<T, String>;
 /// * There is one instance: two could not tell what the other has read already. The durable consumer is made where it is missing, and called `ardea-JOB-VERTEX`
 ///   unless [told](Self::consumer). The stream has to be there.
 /// * Records have the time at which the server got them.
-/// * A position that does not mean what it meant fails the job: a stream that was deleted and made anew, or ends before what was read. So
-///   do messages that were removed before they were read, unless [`on_lost_position`](Self::on_lost_position) says otherwise. A consumer that was deleted is made anew.
+/// * A position that does not mean what it meant fails the job: a stream that was deleted and made
+///   anew, or ends before what was read. So do messages that were removed before they were read,
+///   unless [`on_lost_position`](Self::on_lost_position) says otherwise. A consumer that was
+///   deleted is made anew.
 /// * A message whose headers are no text is a bad record like one that can't be decoded.
 #[derive(Debug)]
 pub struct NatsSource<T, F> {
@@ -133,11 +135,13 @@ impl<T, F> NatsSource<T, F> {
         self
     }
 
-    /// Sets what to do when messages were removed from the stream before they were read, by its limits or a purge: the job fails by
-    /// default, with their numbers. [`OnLostPosition::Continue`] goes on with the oldest message that is left.
+    /// Sets what to do when messages were removed from the stream before they were read, by its
+    /// limits or a purge: the job fails by default, with their numbers.
+    /// [`OnLostPosition::Continue`] goes on with the oldest message that is left.
     ///
-    /// Removed messages cannot be told of a stream whose messages go when they are acknowledged, nor where only some subjects are
-    /// read or only the last messages of each are kept. A stream that was made anew fails the job in any case.
+    /// Removed messages cannot be told of a stream whose messages go when they are acknowledged,
+    /// nor where only some subjects are read or only the last messages of each are kept. A stream
+    /// that was made anew fails the job in any case.
     pub fn on_lost_position(mut self, on_lost: OnLostPosition) -> Self {
         self.plan.on_lost = on_lost;
         self

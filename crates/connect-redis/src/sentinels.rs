@@ -3,12 +3,12 @@
 //! # Failovers
 //!
 //! A promoted replica does not stop the old primary server, which takes commands until it becomes a
-//! replica itself, some seconds later, and then loses them. Replication is asynchronous, so commands
-//! that were answered shortly before may be missing in the promoted server as well. Therefore
-//! answers count only when the replicas have acknowledged the commands and the sentinels then still
-//! name the same server. A replica is promoted before the sentinels name it. As it leaves its primary
-//! server with that, a missing acknowledgement is waited for until sentinels would know of a
-//! failover.
+//! replica itself, some seconds later, and then loses them. Replication is asynchronous, so
+//! commands that were answered shortly before may be missing in the promoted server as well.
+//! Therefore answers count only when the replicas have acknowledged the commands and the sentinels
+//! then still name the same server. A replica is promoted before the sentinels name it. As it
+//! leaves its primary server with that, a missing acknowledgement is waited for until sentinels
+//! would know of a failover.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,9 @@
-//! What the engine needs of file systems.
+//! The features of file systems that the engine needs.
 //!
 //! * [`Permissions`]: mode, group and owner of a file, kept by the file that replaces it;
 //! * [`rename_to_free`]: a rename that replaces nothing;
-//! * [`probe`]: tries whether a folder has the [features](Feature) that a guarantee relies on, before anything is written there;
+//! * [`probe`]: tries whether a folder has the [features](Feature) that a guarantee relies on,
+//!   before anything is written there;
 //! * [`Shown`]: paths in messages, of which nothing is lost;
 //! * [`FileSystem`], [`System`]: the calls that a probe makes, so that a test can have them fail.
 //!

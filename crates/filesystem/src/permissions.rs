@@ -10,8 +10,9 @@ const KEPT: u32 = 0o777;
 
 /// Mode, group and owner of a file.
 ///
-/// A file is replaced by writing another one beside it and renaming that. The new file would have the mode that the umask gives,
-/// and the group and owner of this process; [`give_to`](Self::give_to) makes it like the file that it replaces.
+/// A file is replaced by writing another one beside it and renaming that. The new file would have
+/// the mode that the umask gives, and the group and owner of this process;
+/// [`give_to`](Self::give_to) makes it like the file that it replaces.
 ///
 /// ```
 /// use std::fs::{self, File};
@@ -37,10 +38,12 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// The mode for creating a file that gets the permissions of another before anything is written to it.
+    /// The mode for creating a file that gets the permissions of another before anything is written
+    /// to it.
     pub const UNTIL_GIVEN: u32 = 0o600;
 
-    /// Returns those of the plain file at `path`, and of the one that a link leads to; `None` if there is none.
+    /// Returns those of the plain file at `path`, and of the one that a link leads to; `None` if
+    /// there is none.
     ///
     /// # Errors
     /// If it can't be looked at.
@@ -53,8 +56,8 @@ impl Permissions {
         }
     }
 
-    /// Returns them with the right to read and write for the owner, for a file that is being written: a later process of the
-    /// same user goes on with it.
+    /// Returns them with the right to read and write for the owner, for a file that is being
+    /// written: a later process of the same user goes on with it.
     pub fn while_written(self) -> Self {
         Permissions {
             mode: self.mode | Self::UNTIL_GIVEN,
@@ -64,8 +67,9 @@ impl Permissions {
 
     /// Gives them to a file.
     ///
-    /// Owner and group are kept where this process may set them. Where it may not set the group, the group of the new file gets no more
-    /// than all others have. Nothing is done to a file that has them already.
+    /// Owner and group are kept where this process may set them. Where it may not set the group,
+    /// the group of the new file gets no more than all others have. Nothing is done to a file that
+    /// has them already.
     ///
     /// # Errors
     /// If the mode can't be set.
@@ -73,7 +77,8 @@ impl Permissions {
         let has = Permissions::from(&file.metadata()?);
         let mut wanted = self;
         if (has.owner, has.group) != (self.owner, self.group) {
-            // The group alone is what a process without privileges may set, if it is one of its own.
+            // The group alone is what a process without privileges may set, if it is one of its
+            // own.
             let is_group_kept = fchown(file, Some(self.owner), Some(self.group)).is_ok()
                 || has.group == self.group
                 || fchown(file, None, Some(self.group)).is_ok();

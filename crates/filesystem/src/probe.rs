@@ -42,11 +42,13 @@ impl Feature {
     }
 }
 
-/// Tries whether the file system of `folder` has these features, by small files that are removed again. A folder that is not there
-/// yet is not made: the nearest one above it is tried. `what_for` says what needs them, such as `the output of a job`.
+/// Tries whether the file system of `folder` has these features, by small files that are removed
+/// again. A folder that is not there yet is not made: the nearest one above it is tried. `what_for`
+/// says what needs them, such as `the output of a job`.
 ///
 /// # Errors
-/// [`ErrorCode::StoreUnsuitable`] with the feature that is missing; [`ErrorCode::WriteFailed`] if no file can be written there.
+/// [`ErrorCode::StoreUnsuitable`] with the feature that is missing; [`ErrorCode::WriteFailed`] if
+/// no file can be written there.
 pub fn probe(folder: &Path, features: &[Feature], what_for: &str) -> Result<()> {
     probe_by(&System, folder, features, what_for)
 }
@@ -75,7 +77,8 @@ pub fn probe_by(
     })
 }
 
-/// Returns the error of a file system without locks, if `error`, of locking the file at `path`, says that.
+/// Returns the error of a file system without locks, if `error`, of locking the file at `path`,
+/// says that.
 pub fn lacks_locks(path: &Path, error: &io::Error, what_for: &str) -> Option<Error> {
     use rustix::io::Errno;
     let errno = Errno::from_io_error(error)?;
@@ -131,7 +134,8 @@ fn existing(folder: &Path) -> PathBuf {
     found.unwrap_or(Path::new(".")).to_path_buf()
 }
 
-/// Returns true for the name of a file that [`probe`] writes. A folder that holds only those is empty to its user.
+/// Returns true for the name of a file that [`probe`] writes. A folder that holds only those is
+/// empty to its user.
 pub fn is_probe_file(name: &OsStr) -> bool {
     name.to_str()
         .is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".part"))

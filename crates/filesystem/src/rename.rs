@@ -8,13 +8,14 @@ use std::path::Path;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-/// Gives the file `from` the name `to`, unless something has that: then false, and nothing is changed.
+/// Gives the file `from` the name `to`, unless something has that: then false, and nothing is
+/// changed.
 ///
-/// One step where the file system has a rename that replaces nothing, two where it has hard links only. After a crash between those the
-/// file has both names, and the next call makes up for it.
+/// One step where the file system has a rename that replaces nothing, two where it has hard links
+/// only. After a crash between those the file has both names, and the next call makes up for it.
 ///
 /// # Errors
-/// What the system says, also if the file system can do neither.
+/// The system's error, also if the file system can do neither.
 pub fn rename_to_free(from: &Path, to: &Path) -> io::Result<bool> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(true),

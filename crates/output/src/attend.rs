@@ -93,8 +93,8 @@ impl Counters {
 /// Of standard output, and of standard error.
 static COUNTERS: [Counters; 2] = [Counters::new(), Counters::new()];
 
-/// Returns the counts of standard output and of standard error. They are zero in a process that does not
-/// [`attend`] to its output.
+/// Returns the counts of standard output and of standard error. They are zero in a process that
+/// does not [`attend`] to its output.
 pub fn counts() -> [OutputCounts; 2] {
     [&COUNTERS[0], &COUNTERS[1]].map(|counters| OutputCounts {
         written_bytes: counters.written.load(Ordering::Relaxed),
@@ -102,11 +102,12 @@ pub fn counts() -> [OutputCounts; 2] {
     })
 }
 
-/// Starts a thread that keeps the files behind this process's output within their bounds, if it was started with such
-/// files, until the process ends.
+/// Starts a thread that keeps the files behind this process's output within their bounds, if it was
+/// started with such files, until the process ends.
 ///
-/// Output never waits for that thread: bytes are written to a file, and a full file is exchanged for a new one with one
-/// system call between two writes. A process that was started by hand, whose output goes elsewhere, is left alone.
+/// Output never waits for that thread: bytes are written to a file, and a full file is exchanged
+/// for a new one with one system call between two writes. A process that was started by hand, whose
+/// output goes elsewhere, is left alone.
 ///
 /// # Errors
 ///
@@ -222,7 +223,8 @@ impl Attended {
         all
     }
 
-    /// Looks at the file once, and rotates it if it has reached its size. Returns whether it has grown.
+    /// Looks at the file once, and rotates it if it has reached its size. Returns whether it has
+    /// grown.
     fn look(&mut self, at_old_ones: bool) -> bool {
         let Some(Ok((_, bytes))) = self.streams.first().map(|stream| stream.look()) else {
             return false;
@@ -243,7 +245,8 @@ impl Attended {
         grown > 0
     }
 
-    /// Goes on in a new file. Where none can be begun, as on a full disk, the present one is emptied.
+    /// Goes on in a new file. Where none can be begun, as on a full disk, the present one is
+    /// emptied.
     fn rotate(&mut self) {
         let rotated = self.files.rotate(&self.bounds);
         let Ok(rotated) = rotated else {
@@ -293,7 +296,7 @@ impl Attended {
                 .bounds
                 .file_bytes
                 .saturating_mul(self.bounds.files.into());
-            // Where it can't be written the count says it.
+            // If it can't be written the count says it.
             let _ = writeln!(
                 io::stderr(),
                 "of {} the oldest is left out from now on: the last {most} bytes are kept (cluster.log_size, cluster.log_files)",

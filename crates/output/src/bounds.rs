@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The bounds of one output: the maximum size of a file, and the number of files.
 ///
-/// What a process writes between two looks at the size, 100 ms at most, comes on top.
+/// Output that a process writes between two looks at the size, 100 ms at most, comes on top.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OutputBounds {
     /// The size in bytes at which a new file is begun.

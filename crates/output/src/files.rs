@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 /// The number of ages that are looked at, whatever the bounds once were.
 const MOST_AGES: u32 = 1_000;
 
-/// The files of one output in a folder: `NAME`, which is being written, and `NAME.1`, `NAME.2` …, from young to old.
+/// The files of one output in a folder: `NAME`, which is being written, and `NAME.1`, `NAME.2` …,
+/// from young to old.
 ///
-/// Beside them, `NAME.at` has the position at which one of them begins: its inode, a space, and the position. All other
-/// positions follow from the sizes.
+/// Beside them, `NAME.at` has the position at which one of them begins: its inode, a space, and the
+/// position. All other positions follow from the sizes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OutputFiles {
     folder: PathBuf,
@@ -29,7 +30,8 @@ pub(crate) struct Part {
     pub(crate) at: u64,
     /// Its size when it was looked at.
     pub(crate) bytes: u64,
-    /// The position of its beginning or its end that stays when it grows. It tells the file from a later one of its inode.
+    /// The position of its beginning or its end that stays when it grows. It tells the file from a
+    /// later one of its inode.
     pub(crate) mark: u64,
 }
 
@@ -49,7 +51,8 @@ impl OutputFiles {
         }
     }
 
-    /// Returns the output whose current file has this path, or `None` for a path without a file name.
+    /// Returns the output whose current file has this path, or `None` for a path without a file
+    /// name.
     pub fn at(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         Some(OutputFiles::new(path.parent()?, name))
@@ -73,8 +76,8 @@ impl OutputFiles {
         self.folder.join(format!("{}.{suffix}", self.name))
     }
 
-    /// Returns the position of the first byte that is kept, which is the number of bytes that were left out, and the
-    /// position behind the last one.
+    /// Returns the position of the first byte that is kept, which is the number of bytes that were
+    /// left out, and the position behind the last one.
     ///
     /// # Errors
     ///
@@ -91,7 +94,8 @@ impl OutputFiles {
         parts.map(|part| (part.age, part.bytes)).collect()
     }
 
-    /// Opens all files, from old to young. A rotation meanwhile does no harm: a file that was seen twice counts once.
+    /// Opens all files, from old to young. A rotation meanwhile does no harm: a file that was seen
+    /// twice counts once.
     pub(crate) fn parts(&self) -> io::Result<Vec<Part>> {
         let mut parts: Vec<Part> = Vec::new();
         let mut missing = 0;
@@ -151,7 +155,8 @@ impl OutputFiles {
     }
 }
 
-/// Computes where the files begin, by the recorded position of one of them. Without a record the oldest begins at 0.
+/// Computes where the files begin, by the recorded position of one of them. Without a record the
+/// oldest begins at 0.
 fn place(parts: &mut [Part], recorded: Option<(u64, u64)>) {
     let known = recorded.and_then(|(inode, at)| {
         let index = parts.iter().position(|part| part.inode == inode)?;

@@ -1,15 +1,17 @@
 //! The files that the output of a process goes to: rotated, bounded, and read by position.
 //!
-//! An output is a sequence of bytes that a process, and the processes that take its place later, append to a file. When
-//! the file has reached a size it becomes `NAME.1`, the one of that name `NAME.2`, and so on; the oldest goes. A position
-//! is the number of bytes before a place since the output's beginning, so it stays the same when files are renamed, and a
-//! reader that finds the oldest byte behind its position knows how many bytes were left out.
+//! An output is a sequence of bytes that a process, and the processes that take its place later,
+//! append to a file. When the file has reached a size it becomes `NAME.1`, the one of that name
+//! `NAME.2`, and so on; the oldest goes. A position is the number of bytes before a place since the
+//! output's beginning, so it stays the same when files are renamed, and a reader that finds the
+//! oldest byte behind its position knows how many bytes were left out.
 //!
 //! * [`OutputBounds`]: the size of a file, and the number of files.
-//! * [`OutputFiles`]: one output. [`open`](OutputFiles::open) it for a new process, [`read`](OutputFiles::read) it.
-//! * [`OutputStart`], [`attend`]: a process rotates the files behind its own standard output and standard error, without a
-//!   pipe or another process between, so that nothing ever waits for a reader and nothing depends on the process that
-//!   started it.
+//! * [`OutputFiles`]: one output. [`open`](OutputFiles::open) it for a new process,
+//!   [`read`](OutputFiles::read) it.
+//! * [`OutputStart`], [`attend`]: a process rotates the files behind its own standard output and
+//!   standard error, without a pipe or another process between, so that nothing ever waits for a
+//!   reader and nothing depends on the process that started it.
 //!
 //! ```
 //! use std::io::Write;

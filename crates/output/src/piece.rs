@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use crate::OutputFiles;
 use crate::files::Part;
 
-/// How often a piece is read again when files were rotated meanwhile.
+/// Number of readings of a piece while files are rotated.
 const TRIES: usize = 3;
 
 /// The part of an output that is wanted.
@@ -21,7 +21,8 @@ pub enum Wanted {
 /// A piece of an output.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Piece {
-    /// The position of its first byte. If it lies behind the position that was asked for, the bytes between were left out.
+    /// The position of its first byte. If it lies behind the position that was asked for, the bytes
+    /// between were left out.
     pub at: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
@@ -30,7 +31,8 @@ pub struct Piece {
 }
 
 impl OutputFiles {
-    /// Reads up to `most` bytes. Returns an empty piece where there is no more, and at position 0 where there is no file.
+    /// Reads up to `most` bytes. Returns an empty piece where there is no more, and at position 0
+    /// where there is no file.
     ///
     /// # Errors
     ///
@@ -72,7 +74,8 @@ fn read(parts: &[Part], wanted: Wanted, most: u64) -> io::Result<Piece> {
     Ok(Piece { at, bytes, end })
 }
 
-/// Returns the last lines of an output behind a position, at most `lines` of them and 16 KiB. Unreadable files have none.
+/// Returns the last lines of an output behind a position, at most `lines` of them and 16 KiB.
+/// Unreadable files have none.
 pub fn last_words(output: &OutputFiles, from: u64, lines: usize) -> Vec<String> {
     const MOST_BYTES: u64 = 16 << 10;
     let read = || -> io::Result<Vec<u8>> {

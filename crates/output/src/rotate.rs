@@ -10,8 +10,8 @@ use crate::files::Part;
 use crate::{OutputBounds, OutputFiles};
 
 impl OutputFiles {
-    /// Opens the current file for appending, for a process that is about to be started. A file that has reached its size is
-    /// put aside first.
+    /// Opens the current file for appending, for a process that is about to be started. A file that
+    /// has reached its size is put aside first.
     ///
     /// No other process may rotate the files meanwhile.
     ///
@@ -30,11 +30,11 @@ impl OutputFiles {
         }
     }
 
-    /// Puts the current file aside, and begins a new one. The caller makes its output go there, then calls
-    /// [`settle`](Self::settle).
+    /// Puts the current file aside, and begins a new one. The caller makes its output go there,
+    /// then calls [`settle`](Self::settle).
     ///
-    /// The oldest file is emptied and becomes the new one: a process that still appends to it appends to the current file
-    /// from then on, and no file grows that has no name.
+    /// The oldest file is emptied and becomes the new one: a process that still appends to it
+    /// appends to the current file from then on, and no file grows that has no name.
     pub(crate) fn rotate(&self, bounds: &OutputBounds) -> io::Result<Rotated> {
         let parts = self.parts()?;
         let (old, current) = match parts.split_last() {
@@ -64,8 +64,8 @@ impl OutputFiles {
         })
     }
 
-    /// Records the position of the file before the new one: a write to it may still be under way, so where the new one begins
-    /// follows from its size when that is asked for.
+    /// Records the position of the file before the new one: a write to it may still be under way,
+    /// so where the new one begins follows from its size when that is asked for.
     pub(crate) fn settle(&self, rotated: &Rotated) -> io::Result<()> {
         match &rotated.before {
             Some((file, at)) => self.record(file.metadata()?.ino(), *at),
@@ -73,7 +73,8 @@ impl OutputFiles {
         }
     }
 
-    /// Records the position of the current file, so that it stays when an older one is emptied or removed.
+    /// Records the position of the current file, so that it stays when an older one is emptied or
+    /// removed.
     fn hold_current(&self, parts: &[Part]) -> io::Result<()> {
         match parts.last().filter(|part| part.age == 0) {
             Some(current) => self.record(current.inode, current.at),
@@ -94,8 +95,9 @@ impl OutputFiles {
         }
     }
 
-    /// Empties files that were put aside and that another process still appends to: those that have grown by a file's size since
-    /// they were first seen so. Returns the number of bytes that were left out. `seen` is kept from one call to the next.
+    /// Empties files that were put aside and that another process still appends to: those that have
+    /// grown by a file's size since they were first seen so. Returns the number of bytes that were
+    /// left out. `seen` is kept from one call to the next.
     ///
     /// # Errors
     ///
@@ -119,8 +121,9 @@ impl OutputFiles {
         Ok(left_out)
     }
 
-    /// Empties the current file if no process rotates it: if it is larger than all files together may be, and was so at the call
-    /// before. What is appended in that moment is lost without being counted. Returns the number of bytes that were left out.
+    /// Empties the current file if no process rotates it: if it is larger than all files together
+    /// may be, and was so at the call before. What is appended in that moment is lost without being
+    /// counted. Returns the number of bytes that were left out.
     ///
     /// # Errors
     ///
@@ -172,7 +175,8 @@ pub(crate) struct Rotated {
 }
 
 impl Rotated {
-    /// Returns the size of the file before the new one, which is final once nothing more is appended to it.
+    /// Returns the size of the file before the new one, which is final once nothing more is
+    /// appended to it.
     pub(crate) fn bytes_before(&self) -> u64 {
         let file = self.before.as_ref().map(|(file, _)| file.metadata());
         file.and_then(|metadata| Some(metadata.ok()?.len()))

@@ -97,7 +97,7 @@ impl S3Folder {
         self.prefix.clone().join(name.as_str())
     }
 
-    /// Writes a file twice, with other bytes the second time. Returns what came of both, and what is there then.
+    /// Writes a file twice, with other bytes the second time. Returns the outcome.
     fn write_twice(&self, path: Path) -> Result<Tried> {
         let store = Arc::clone(&self.store);
         self.wait(async move {
@@ -153,7 +153,7 @@ impl S3Folder {
 const FIRST: &[u8] = b"a probe of this bucket, which may be removed\n";
 const SECOND: &[u8] = b"a second one\n";
 
-/// What came of writing an object twice on the condition that it is not there.
+/// The outcome of writing an object twice on the condition that it is not there.
 enum Tried {
     /// The second was refused, and the first is there.
     KeptApart,

@@ -13,7 +13,8 @@
 //! * **An object is there whole or not at all, and is never changed**: it is written on the condition that its name is free, which the store
 //!   decides. So of two who write the same name with other bytes one fails, wherever they are: that is what keeps two processes from both
 //!   going on with a job.
-//! * A store that passes over that condition is found out by [`probe`](ardea_snapshot::Folder::probe), before a job writes anything there.
+//! * A store that passes over that condition is found out by
+//!   [`probe`](ardea_snapshot::Folder::probe), before a job writes anything there.
 //! * A request whose answer was lost is made again; an object that is there with the same bytes is success.
 //! * A store that does not answer is asked again, less and less often, for about twenty seconds; then the call fails, and the job goes on
 //!   without this snapshot.

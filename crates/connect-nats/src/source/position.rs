@@ -5,7 +5,7 @@ use async_nats::jetstream::stream::{Info, RetentionPolicy};
 
 use super::Plan;
 
-/// What a job knows of the stream that it reads.
+/// The knowledge of a job about the stream that it reads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     /// When the stream was created, in nanoseconds since 1970.
@@ -44,10 +44,12 @@ pub(crate) fn created(stream: &Info) -> i64 {
     i64::try_from(nanos).unwrap_or(i64::MAX)
 }
 
-/// Refuses a stream in which the position of the job does not mean what it meant. Returns the loss that the job goes on with, if any.
+/// Refuses a stream in which the position of the job does not mean what it meant. Returns the loss
+/// that the job goes on with, if any.
 ///
 /// # Errors
-/// [`ErrorCode::ReadFailed`] if the stream was made anew, ends before what was read, or has lost messages that were not read.
+/// [`ErrorCode::ReadFailed`] if the stream was made anew, ends before what was read, or has lost
+/// messages that were not read.
 pub(crate) fn check(known: &Known, stream: &Info, plan: &Plan) -> Result<Option<String>> {
     let name = &plan.stream;
     if known.created.is_some_and(|then| then != created(stream)) {
@@ -71,8 +73,8 @@ pub(crate) fn check(known: &Known, stream: &Info, plan: &Plan) -> Result<Option<
     }
 }
 
-/// Refuses to go on where messages from the first to the last of these were removed before they were read. Returns the loss where
-/// the job is to go on all the same.
+/// Refuses to go on where messages from the first to the last of these were removed before they
+/// were read. Returns the loss where the job is to go on all the same.
 ///
 /// # Errors
 /// [`ErrorCode::ReadFailed`] with their numbers.
@@ -98,8 +100,9 @@ pub(crate) fn check_removed(
         .hint("raise the limits of the stream, or go on with what is left by `on_lost_position(OnLostPosition::Continue)`"))
 }
 
-/// Tells whether a number that is missing at the beginning of a stream is a message that was lost. In others messages go when they are
-/// acknowledged, or are of other subjects, or are replaced by later ones of their subject.
+/// Tells whether a number that is missing at the beginning of a stream is a message that was lost.
+/// In others messages go when they are acknowledged, or are of other subjects, or are replaced by
+/// later ones of their subject.
 pub(crate) fn tells_losses(stream: &Info, plan: &Plan) -> bool {
     stream.config.retention == RetentionPolicy::Limits
         && stream.config.max_messages_per_subject <= 0

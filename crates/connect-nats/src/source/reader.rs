@@ -23,7 +23,8 @@ use crate::teller::{Teller, connect, servers};
 const MOST: usize = 2_000;
 /// How long a request for messages stands.
 const STANDING: Duration = Duration::from_secs(1);
-/// The number of connections that break one after the other before a message is looked for at which they break.
+/// The number of connections that break one after the other before a message is looked for at which
+/// they break.
 const MOST_BREAKS: u32 = 2;
 /// How soon something is tried again.
 const AGAIN: Duration = Duration::from_millis(300);
@@ -77,7 +78,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Begins to fetch, by the durable consumer of this name. `keeps` says that what is known of the stream outlives this process.
+    /// Begins to fetch, by the durable consumer of this name. `keeps` says that what is known of
+    /// the stream outlives this process.
     pub fn begin(plan: &Plan, consumer: String, known: Known, keeps: bool) -> Result<Reader> {
         let servers = servers(&plan.url.0)?;
         let desk = Arc::new(Desk::default());
@@ -170,7 +172,7 @@ struct Task {
     held: HashMap<u64, Subject>,
     /// The floor may have moved since it was asked for.
     may_have_moved: bool,
-    /// What the job knew of the stream when it began.
+    /// The knowledge of the stream with which the job began.
     known: Known,
     keeps: bool,
     /// The highest number of a message that has come.
@@ -179,7 +181,8 @@ struct Task {
     connections: u64,
     /// The number of connections that broke since a message has come.
     breaks: u32,
-    /// Numbers of messages that have not come, though later ones have; looked for if they would be losses.
+    /// Numbers of messages that have not come, though later ones have; looked for if they would be
+    /// losses.
     gap: Option<(u64, u64)>,
     tells_losses: bool,
     /// The stream was compared with what was known at the beginning.
@@ -300,7 +303,7 @@ impl Task {
             position::check_removed(gap, stream, &self.plan)?;
         }
         if self.is_checked {
-            // What is below has come, whatever is known to be read of it.
+            // Messages below have come, also those that are not known to be read.
             self.known.floor = self.highest;
             self.known.runs.clear();
         }
@@ -318,7 +321,8 @@ impl Task {
         Ok(())
     }
 
-    /// Returns where the consumer begins: as it was made, if it is there. One that was deleted while messages came is made anew.
+    /// Returns where the consumer begins: as it was made, if it is there. One that was deleted
+    /// while messages came is made anew.
     async fn begins_at(&self, stream: &Stream) -> std::result::Result<DeliverPolicy, Trouble> {
         match stream.consumer_info(&self.consumer).await {
             Ok(found) => Ok(found.config.deliver_policy),
@@ -328,7 +332,7 @@ impl Task {
                     self.teller
                         .note(&format!("its consumer {consumer} is gone, and made anew"));
                 }
-                // What was read is known, and not read again.
+                // Messages that were read are known, and not read again.
                 Ok(match self.highest {
                     highest if highest > 0 && !self.keeps => DeliverPolicy::ByStartSequence {
                         start_sequence: highest + 1,
@@ -350,7 +354,7 @@ impl Task {
         self.connections = self.teller.connections();
         loop {
             if self.teller.connections() != self.connections {
-                // What answers now may have another stream.
+                // The server that answers now may have another stream.
                 self.breaks += 1;
                 return Err(Stop::Lost);
             }

@@ -1,7 +1,8 @@
 //! Finds messages that the client cannot read, and breaks its connection at.
 //!
-//! The client gives up its connection at a message whose headers are no text. It would get that message again for ever, and none
-//! behind it. The server hands out such a message by its number as well, in a form that the client does not look into.
+//! The client gives up its connection at a message whose headers are no text. It would get that
+//! message again for ever, and none behind it. The server hands out such a message by its number as
+//! well, in a form that the client does not look into.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use serde_json::json;
 
-/// How long an answer may take.
+/// Time limit of an answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// The answer to a request for a message.
@@ -33,8 +34,8 @@ pub(super) struct Raw {
     pub is_unreadable: bool,
 }
 
-/// Returns the first message of a stream from this number on, of those on these subjects; `None` if there is none, or the server
-/// does not answer.
+/// Returns the first message of a stream from this number on, of those on these subjects; `None` if
+/// there is none, or the server does not answer.
 pub(super) async fn next_raw(
     client: &Client,
     stream: &str,

@@ -33,8 +33,9 @@ struct Answers {
 /// Asks the server. Returns a warning, if there is one.
 ///
 /// # Errors
-/// `StoreUnsuitable` if it can't give what the sink promises; `InvalidJob` if the user lacks a permission. A server that only reads
-/// is waited for unless the sink is fresh: it may be about to take over from another one.
+/// `StoreUnsuitable` if it can't give what the sink promises; `InvalidJob` if the user lacks a
+/// permission. A server that only reads is waited for unless the sink is fresh: it may be about to
+/// take over from another one.
 pub(crate) async fn check(
     session: &mut Session,
     plan: &Plan,

@@ -4,8 +4,8 @@ use super::Plan;
 use crate::relation::Relation;
 use crate::table_name::quoted;
 
-/// The name of a row in statements. All of a row is written `ardea_row.*`: without the star it would
-/// be a column of that name, if there is one.
+/// The name of a row in statements. All of a row is written `ardea_row.*`: without the star it
+/// would be a column of that name, if there is one.
 const ROW: &str = "ardea_row";
 
 /// The text of statements. The first parameter of pages is the table's name.
