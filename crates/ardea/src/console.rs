@@ -1,10 +1,13 @@
-//! The console of a program that runs jobs in its own process: progress, Ctrl-C, a summary, and exit codes.
+//! The console of a program that runs jobs in its own process: progress, Ctrl-C, a summary, and
+//! exit codes.
 //!
-//! [`Supervisor::run`] runs a job from its start to its summary. `ardea run` and [`ardea::main`](crate::main) are both made of it.
+//! [`Supervisor::run`] runs a job from its start to its summary. `ardea run` and
+//! [`ardea::main`](crate::main) are both made of it.
 //!
 //! * `supervise` follows a job without a guarantee, `surviving` one with a guarantee;
 //! * `interrupts` counts Ctrl-C and SIGTERM, `keyboard` reads keys below live tables;
-//! * `progress` and `status_line` show the line of a running job; `shape` and `rates` are what it reads;
+//! * `progress` and `status_line` show the line of a running job; `shape` and `rates` are what it
+//!   reads;
 //! * `run_settings` is what settings say of a run; `measuring` tells metrics to sinks;
 //! * `summary` describes the job at its end, `failure` its exit code;
 //! * `figures` formats numbers, `columns` tables, `stdout` prints results.
@@ -72,13 +75,16 @@ impl Supervisor {
         })
     }
 
-    /// Runs a job until it ends, one way or the other. If the settings name a guarantee it is restarted after failures.
+    /// Runs a job until it ends, one way or the other. If the settings name a guarantee it is
+    /// restarted after failures.
     ///
     /// # Errors
     /// * The job's own failure.
-    /// * [`Failure::Drained`] after a first Ctrl-C that came before the end: drained, or, with a guarantee, stopped with a snapshot.
+    /// * [`Failure::Drained`] after a first Ctrl-C that came before the end: drained, or, with a
+    ///   guarantee, stopped with a snapshot.
     /// * [`Failure::NothingGood`] if all records of a job that came to its own end were bad.
-    /// * [`Failure::StopTimedOut`] after a first Ctrl-C, if the last snapshot could not be made in time.
+    /// * [`Failure::StopTimedOut`] after a first Ctrl-C, if the last snapshot could not be made in
+    ///   time.
     /// * [`Failure::Interrupted`] after a second Ctrl-C.
     /// * [`Failure::ReaderGone`] if the reader of standard output has closed it.
     pub fn run(&self, job: Arc<dyn Embedded>, settings: RunSettings) -> Result<(), Failure> {

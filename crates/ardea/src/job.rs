@@ -37,8 +37,10 @@
 //! | `numbers upgrade --name JOB [OPTIONS] [ARGS]` | has it follow the program of a job on a cluster, with its state |
 //! | `numbers help` | explains this |
 //!
-//! In reading order: [`main`](fn@main) reads the command line (`arguments`); [`console`](crate::console) runs an [`Embedded`] job here; [`demand`] says what
-//! it asks for, [`check_settings`] whether settings can be meant; [`Prepared`] is a job that is known to fit, [`submit`] brings it to a [`Target`], such as a [`RestTarget`].
+//! In reading order: [`main`](fn@main) reads the command line (`arguments`);
+//! [`console`](crate::console) runs an [`Embedded`] job here; [`demand`] says what it asks for,
+//! [`check_settings`] whether settings can be meant; [`Prepared`] is a job that is known to fit,
+//! [`submit`] brings it to a [`Target`], such as a [`RestTarget`].
 //!
 //! # Invariants
 //!

@@ -14,7 +14,8 @@
 //! * [`core`] and [`operators`]: the graph below, and the processors that it is made of, for own ones;
 //! * [`codec`]: how records become bytes where they leave a process;
 //! * `cluster`: the hosts of clusters, as processes of the same programs;
-//! * `console`: progress, Ctrl-C, summary and exit codes of a program that runs jobs in its own process;
+//! * `console`: progress, Ctrl-C, summary and exit codes of a program that runs jobs in its own
+//!   process;
 //! * `job`: programs that are jobs, which run embedded or submit themselves to a cluster (feature `cluster`, on by default); `components`: parts of
 //!   topologies that are described in a file;
 //! * `testkit`, with the feature of that name: drives own processors through hostile schedules.

@@ -11,8 +11,9 @@ struct LogFile {
     bytes: u64,
 }
 
-/// Removes the logs in a folder of hosts that do not run: those that nothing was written to for `time`, then the oldest until
-/// the rest has at most `bytes`. A file that can't be removed now is looked at again when the next host is started.
+/// Removes the logs in a folder of hosts that do not run: those that nothing was written to for
+/// `time`, then the oldest until the rest has at most `bytes`. A file that can't be removed now is
+/// looked at again when the next host is started.
 pub(super) fn sweep(folder: &Path, is_running: impl Fn(&str) -> bool, time: Duration, bytes: u64) {
     let now = SystemTime::now();
     let mut files: Vec<LogFile> = fs::read_dir(folder)

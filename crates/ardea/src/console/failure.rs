@@ -22,7 +22,8 @@ pub enum Failure {
     NothingGood(Error),
     /// The person asked for it, and the job has come to an orderly end.
     Drained,
-    /// The person asked for it, and the job has ended without the last snapshot that it should have made.
+    /// The person asked for it, and the job has ended without the last snapshot that it should have
+    /// made.
     StopTimedOut,
     /// The person asked for it.
     Interrupted,
@@ -90,12 +91,12 @@ pub fn print_notice(kind: Notice, text: &str, is_json: bool) {
     print_error(&notice(kind, text, is_json));
 }
 
-/// What is told beside results and errors.
+/// Messages beside results and errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice {
     /// Something about the results that has to be known.
     Warning,
-    /// What is going on.
+    /// Progress.
     Progress,
 }
 

@@ -1,8 +1,10 @@
 //! Ctrl-C and SIGTERM: the first lets what runs come to its end, the second stops it at once.
 //!
-//! One thread waits for the signals. It acts on the job itself, so that a first Ctrl-C drains at once whatever the main thread is
-//! at; the main thread sees from the count what there is to say. A third one ends the process there and then, for what can't be
-//! stopped. (A program without a console has `JobHandle::drain_on_ctrl_c`; this one also has files to tidy up, and things to say.)
+//! One thread waits for the signals. It acts on the job itself, so that a first Ctrl-C drains at
+//! once whatever the main thread is at; the main thread sees from the count what there is to say. A
+//! third one ends the process there and then, for what can't be stopped. (A program without a
+//! console has `JobHandle::drain_on_ctrl_c`; this one also has files to tidy up, and things to
+//! say.)
 
 use std::fmt;
 use std::process;

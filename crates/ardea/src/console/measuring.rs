@@ -21,10 +21,11 @@ const CONTAINER: &str = "0";
 /// When the first batch is told at the latest.
 const FIRST_AFTER: Duration = Duration::from_secs(1);
 
-/// How long sinks may take for what they have been told, at the end.
+/// Time limit of sinks at the end, for the values that they have been given.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The sinks of a job's metrics. They are there before the job runs, so that one that can't be is an error of the run.
+/// The sinks of a job's metrics. They are there before the job runs, so that one that can't be is
+/// an error of the run.
 pub(super) struct Sinks {
     manager: MetricsManager,
     process: Labels,
@@ -50,8 +51,8 @@ impl Sinks {
         }))
     }
 
-    /// Tells the sinks what a job has counted, until this is dropped. `present` returns its present attempt, and how often it was
-    /// restarted.
+    /// Tells the sinks what a job has counted, until this is dropped. `present` returns its present
+    /// attempt, and how often it was restarted.
     ///
     /// # Errors
     /// `LimitReached` if the system refuses the thread.
@@ -109,7 +110,7 @@ fn measure(
         if let Some((job, restarts)) = present() {
             read(&job, restarts, &mut latencies, &mut batch);
         }
-        // Where the system doesn't tell, the rest is told all the same.
+        // If the system doesn't tell it, the rest is told all the same.
         if let Ok(process) = ProcessReading::read() {
             process.write(&mut batch);
         }

@@ -53,7 +53,8 @@ impl<'a> Progress<'a> {
         self.line.elapsed()
     }
 
-    /// Shows the line if it is time to. `counts` are those over all attempts, if the job has several.
+    /// Shows the line if it is time to. `counts` are those over all attempts, if the job has
+    /// several.
     pub fn tick(&mut self, job: &JobHandle, counts: Option<&JobCounts>, is_draining: bool) {
         if self.is_quiet {
             return;

@@ -12,7 +12,8 @@ use ardea_recovery::Survival;
 use crate::cluster::Modules;
 use crate::job::{check_here, open_dead_letters};
 
-/// The settings of a run in this process: its threads, its guarantee, and where its metrics and dead letters go.
+/// The settings of a run in this process: its threads, its guarantee, and where its metrics and
+/// dead letters go.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
     pub(super) node: NodeConfig,
@@ -27,7 +28,8 @@ impl RunSettings {
     /// Reads the settings of a run, on a node of this kind, with metrics sinks of these modules.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for a value that can't be used, with where it was written.
+    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for a value that can't be used, with
+    /// where it was written.
     pub fn of(resolved: &Resolved, node: NodeConfig, modules: &Modules) -> Result<Self> {
         check_here(resolved, modules)?;
         let survival = Survival::from_settings(resolved)?;

@@ -98,7 +98,7 @@ impl Summary {
         self
     }
 
-    /// Whether the job was to stop, and has ended without a last snapshot.
+    /// Returns true if the job was to stop, and has ended without a last snapshot.
     pub fn has_timed_out(&self) -> bool {
         let survival = self.survival.as_ref();
         survival.is_some_and(|survival| survival.figures.is_interrupted)
@@ -182,7 +182,7 @@ impl Summary {
         }
     }
 
-    /// What is missing in the file of dead letters.
+    /// The records that are missing in the file of dead letters.
     fn gap_in_file(&self) -> Option<String> {
         (self.unwritten > 0).then(|| {
             format!(

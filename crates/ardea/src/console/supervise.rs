@@ -17,9 +17,10 @@ use super::shape::Shape;
 use super::stdout;
 use super::summary::Summary;
 
-/// How often the supervisor looks whether there is something to say; the job's end and interrupts don't wait for it.
+/// Interval at which the supervisor looks for something to say. The job's end and interrupts don't
+/// wait for it.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
-/// How long a cancelled job is waited for before the process ends without it.
+/// Time limit of a cancelled job, after which the process ends without it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs a job without a guarantee until it ends; see [`Supervisor::run`].
@@ -62,7 +63,7 @@ pub(super) fn run(
             // Of a job that came to nothing there is nothing to tell but why.
             let is_told = with.json || !summary.is_blank();
             if matches!(failure, Failure::ReaderGone) {
-                // Who has seen enough results has not seen what is missing among them.
+                // Enough results on the terminal do not show those that are missing.
                 warn(&summary, with);
             } else if is_told {
                 tell(&summary, with)?;
@@ -90,7 +91,7 @@ pub(super) fn run(
 
 /// Shows progress until the job is over, or has been cancelled and does not end.
 fn follow(job: &JobHandle, progress: &mut Progress<'_>, with: &Supervisor) -> JobStatus {
-    // What is typed is then for the job.
+    // Input at the keyboard is then for the job.
     let reads_keys = stdin::is_claimed();
     let mut said = 0;
     let mut cancelled: Option<Instant> = None;

@@ -67,7 +67,8 @@ pub fn check_forms(
     ardea_worker::check_settings(resolved)
 }
 
-/// Checks the settings of a run in this process that are texts: metrics sinks and the place of dead letters.
+/// Checks the settings of a run in this process that are texts: metrics sinks and the place of dead
+/// letters.
 ///
 /// # Errors
 /// As [`check_settings`].

@@ -14,10 +14,11 @@ const NAME: &str = "the running job";
 /// Settings that are about one start of a job, and so are not kept.
 const OF_ONE_START: [&str; 2] = ["recovery.from", "recovery.drop"];
 
-/// The settings that a running job was submitted with, as a configuration file that all others override.
+/// The settings that a running job was submitted with, as a configuration file that all others
+/// override.
 ///
-/// Kept are its scheduler, its packing policy, and the settings of its processes. The limits of containers and
-/// `job.containers` are those of the command.
+/// Kept are its scheduler, its packing policy, and the settings of its processes. The limits of
+/// containers and `job.containers` are those of the command.
 #[derive(Clone, Debug, Default)]
 pub struct KeptSettings(BTreeMap<String, String>);
 
@@ -45,10 +46,12 @@ impl KeptSettings {
         KeptSettings(kept)
     }
 
-    /// Returns them as a file, for [`Resolver::file`](ardea_core::settings::Resolver::file) before all others.
+    /// Returns them as a file, for [`Resolver::file`](ardea_core::settings::Resolver::file) before
+    /// all others.
     pub fn file(&self) -> ConfigFile {
         let lines = self.0.iter().map(|(key, value)| {
-            // A string of TOML and one of JSON are written alike. A key in quotes is no path of tables.
+            // A string of TOML and one of JSON are written alike. A key in quotes is no path of
+            // tables.
             let value = serde_json::Value::from(value.as_str());
             format!("\"{key}\" = {value}\n")
         });

@@ -13,7 +13,8 @@ use ardea_metrics::METRICS_SETTINGS;
 use ardea_recovery::SURVIVAL_SETTINGS;
 use ardea_worker::WORKER_SETTINGS;
 
-/// All settings of programs that run and submit jobs: of the node, of what survives, of dead letters, of workers and their metrics, and of clusters.
+/// All settings of programs that run and submit jobs: of the node, of what survives, of dead
+/// letters, of workers and their metrics, and of clusters.
 pub fn schema() -> Schema {
     let of_processes = Schema::of(NODE_SETTINGS)
         .and(SURVIVAL_SETTINGS)

@@ -73,7 +73,7 @@ impl VertexSummary {
         self.watermark = self.watermark.min(metrics.watermark);
     }
 
-    /// Whether it had records and could deal with none.
+    /// Returns true if it had records and could deal with none.
     pub(super) fn is_all_bad(&self) -> bool {
         let good = if self.is_source {
             self.records_out
@@ -123,7 +123,8 @@ impl VertexSummary {
     }
 }
 
-/// A table of where time went, by vertex, for people who look for the slow step of a job that `took` so long.
+/// A table of where time went, by vertex, for people who look for the slow step of a job that
+/// `took` so long.
 pub(super) fn times(vertices: &[VertexSummary], took: Duration) -> String {
     let share = |time: Duration, vertex: &VertexSummary| {
         let whole = took.as_secs_f64() * f64::from(vertex.instances.max(1));
