@@ -29,6 +29,7 @@ pub(crate) const UNKNOWN_PRIMARY: ErrorKind = ErrorKind::MasterNameNotFoundBySen
 
 /// Sentinels, and the primary server that they named last.
 pub(crate) struct Sentinels {
+    /// Never empty. The one that answered last is first.
     clients: Vec<Client>,
     /// The sentinels' name of the primary server, whichever it is.
     name: String,
@@ -66,9 +67,22 @@ impl Sentinels {
         }
     }
 
-    /// Opens a connection to the primary server. Returns also how it was made.
+    /// Opens a connection to the primary server. Returns also how it was made. If it can't be used
+    /// another sentinel is asked first the next time.
     pub fn connect(&mut self) -> Result<(Connection, ConnectionInfo), RedisError> {
         let primary = self.ask_primary()?;
+        let opened = self.connect_to(primary);
+        if opened.is_err() {
+            self.answering = None;
+            self.clients.rotate_left(1);
+        }
+        opened
+    }
+
+    fn connect_to(
+        &mut self,
+        primary: NodeName,
+    ) -> Result<(Connection, ConnectionInfo), RedisError> {
         let (mut connection, info) = open(&client_of_node(&self.like, &primary)?)?;
         check_role(&mut connection)?;
         self.primary = Some(primary);
@@ -91,11 +105,7 @@ impl Sentinels {
     pub fn confirm(&mut self, connection: &mut Connection) -> Result<Confirmation, RedisError> {
         let acknowledged = acknowledgements(connection, self.replicas)?;
         let primary = self.ask_primary()?;
-        if self.primary.as_ref() != Some(&primary) {
-            let (host, port) = primary;
-            let what = "the sentinels name another server";
-            return Err((ErrorKind::Io, what, format!("{host}:{port}")).into());
-        }
+        self.expect(&primary)?;
         let missing = match acknowledged {
             Some(count) => self.replicas.saturating_sub(count),
             None => 0,
@@ -107,6 +117,7 @@ impl Sentinels {
                 if since.elapsed() < SENTINELS_AGREE {
                     return Ok(Confirmation::Pending);
                 }
+                self.ask_all()?;
                 Confirmation::Missing(missing)
             }
         };
@@ -115,10 +126,42 @@ impl Sentinels {
         Ok(confirmation)
     }
 
-    /// Asks one sentinel after the other for the primary server, first the one that answered last.
-    fn ask_primary(&mut self) -> Result<NodeName, RedisError> {
+    /// Refuses a primary server to which the connection was not made.
+    fn expect(&self, primary: &NodeName) -> Result<(), RedisError> {
+        if self.primary.as_ref() == Some(primary) {
+            return Ok(());
+        }
+        let (host, port) = primary;
+        let what = "the sentinels name another server";
+        Err((ErrorKind::Io, what, format!("{host}:{port}")).into())
+    }
+
+    /// Asks all sentinels that answer. One that missed a failover goes on naming the old primary
+    /// server. A sentinel with another answer is asked first from then on.
+    fn ask_all(&mut self) -> Result<(), RedisError> {
+        let question = self.question();
+        for at in 0..self.clients.len() {
+            let Ok((_, Some(primary))) = ask(&self.clients[at], &question) else {
+                continue;
+            };
+            if let Err(error) = self.expect(&primary) {
+                self.clients.rotate_left(at);
+                self.answering = None;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn question(&self) -> Cmd {
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
+        question
+    }
+
+    /// Asks one sentinel after the other for the primary server, first the one that answered last.
+    fn ask_primary(&mut self) -> Result<NodeName, RedisError> {
+        let question = self.question();
         if let Some(mut connection) = self.answering.take()
             && let Ok(Some(primary)) = question.query(&mut connection)
         {
@@ -126,10 +169,11 @@ impl Sentinels {
             return Ok(primary);
         }
         let mut failed = None;
-        for client in &self.clients {
-            match ask(client, &question) {
+        for at in 0..self.clients.len() {
+            match ask(&self.clients[at], &question) {
                 Ok((connection, Some(primary))) => {
                     self.answering = Some(connection);
+                    self.clients.rotate_left(at);
                     return Ok(primary);
                 }
                 Ok((_, None)) => {}

@@ -1,5 +1,7 @@
 //! Servers that sentinels name.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use ardea_connect::collections::items;
@@ -134,6 +136,72 @@ fn a_failover_amid_an_exactly_once_job_loses_and_doubles_nothing() {
     assert!(all.into_iter().eq(0..epoch * PER_EPOCH), "once, in order");
 }
 
+/// Answers as a sentinel that knows the first server and its replica, and hears of no failover.
+/// Ends with the process.
+fn start_stale_sentinel(first: &str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let place = first.trim_start_matches("redis://").trim_end_matches('/');
+    let (host, port) = place.rsplit_once(':').unwrap();
+    let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    let named = format!("*2\r\n{}{}", bulk(host), bulk(port));
+    let replicas = format!("*1\r\n*2\r\n{}{}", bulk("flags"), bulk("slave"));
+    let serve = move |stream: TcpStream| {
+        let mut to = stream.try_clone().unwrap();
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let answer = match &line[..] {
+                "PING" => "+PONG\r\n",
+                "SETINFO" => "+OK\r\n",
+                "GET-MASTER-ADDR-BY-NAME" => &named,
+                "SLAVES" => &replicas,
+                _ => continue,
+            };
+            if to.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn({
+                let serve = serve.clone();
+                move || serve(stream)
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_sentinel_that_missed_a_failover_is_not_believed() {
+    let Some(sentinel) = Sentinel::start() else {
+        return;
+    };
+    let stale = start_stale_sentinel(&sentinel.first);
+    let url = format!(
+        "redis+sentinel://{stale},{}/main",
+        sentinel.server.address()
+    );
+    let append = |n: &u64, commands: &mut Commands| {
+        commands.command("RPUSH", &[&"all", n]);
+    };
+    let sink = supplier(write(url, append).exactly_once());
+    let mut life = Driven::begin(&sink, "stale", Instance::ONLY, None);
+    life.write(0..10u64);
+    let ended = life.end_epoch(Epoch(1), true);
+    life.commit(&ended);
+    sentinel.begin_failover();
+    while sentinel.primary() == sentinel.first {
+        assert!(Instant::now() < sentinel.deadline, "no replica takes over");
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    life.write(10..20u64);
+    let ended = life.end_epoch(Epoch(2), true);
+    life.commit(&ended);
+    let all: Vec<u64> = ask(&sentinel.primary(), &["LRANGE", "all", "0", "-1"]);
+    assert!(all.into_iter().eq(0..20), "once, in order");
+}
+
 #[test]
 fn a_name_that_sentinels_do_not_know_is_refused() {
     let Some(sentinel) = Sentinel::start() else {
@@ -145,6 +213,32 @@ fn a_name_that_sentinels_do_not_know_is_refused() {
     }));
     assert_eq!(error.code(), ErrorCode::InvalidConfig, "{error}");
     assert!(error.to_string().contains("other"), "{error}");
+}
+
+#[test]
+fn sentinels_are_asked_with_their_own_login() {
+    let Some(sentinel) = Sentinel::start() else {
+        return;
+    };
+    let url = sentinel.sink_address();
+    let sink = || {
+        write(&url, |n: &u64, commands: &mut Commands| {
+            commands.set("login", n);
+        })
+    };
+    let user = ["ACL", "SETUSER", "watcher", "on", ">secret", "+@all"];
+    let _: () = ask(&sentinel.address(), &user);
+    let _: () = ask(&sentinel.address(), &["ACL", "SETUSER", "default", "off"]);
+    let p = Pipeline::new("login");
+    p.read_from(items(numbers(10)))
+        .write_to(sink().sentinel_login(Some("watcher"), "secret"));
+    p.run().unwrap();
+    assert_eq!(ask::<u64>(&sentinel.first, &["GET", "login"]), 9);
+    for sink in [sink(), sink().sentinel_login(Some("watcher"), "guess")] {
+        let error = refusal(sink);
+        assert_eq!(error.code(), ErrorCode::Network, "{error}");
+        assert!(!error.to_string().contains("guess"), "{error}");
+    }
 }
 
 #[test]
