@@ -1,13 +1,13 @@
 //! Commands that are sent in one go, and their answers.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 use redis::{Connection, ErrorKind, RedisError};
 
 use crate::answers::{expect, is_passing, is_redirection, refusal};
 use crate::commands::Commands;
 use crate::link::Refused;
-use crate::nodes::{NodeName, Nodes, redirected};
+use crate::nodes::{NodeName, Nodes, no_nodes, redirected};
 
 /// So often nodes are asked again that send commands elsewhere.
 const ROUNDS: usize = 16;
@@ -16,9 +16,7 @@ const ROUNDS: usize = 16;
 #[derive(Default)]
 pub(crate) struct Batch {
     pub commands: Commands,
-    /// The number of commands that one server has answered for good.
-    answered: usize,
-    /// In a cluster, of each command whether it has been answered for good.
+    /// Of each command, whether it has been answered for good.
     is_answered: Vec<bool>,
     pub refused: Vec<Refused>,
 }
@@ -31,7 +29,6 @@ impl Batch {
 
     /// Has all commands sent again.
     pub fn forget_answers(&mut self) {
-        self.answered = 0;
         self.is_answered.clear();
         self.refused.clear();
     }
@@ -39,23 +36,26 @@ impl Batch {
     /// Sends commands to a server and hears their answers. After an error it is not known which
     /// were carried out of those that are not answered; nor were all that lie behind the first that
     /// a server can't take at the moment, so that they are sent again with it, in their order.
+    ///
+    /// # Errors
+    /// Those of the connection and of a server that can't at the moment. A redirection if the
+    /// server is a node of a cluster; the commands of other nodes have no answer then.
     pub fn send(&mut self, connection: &mut Connection) -> Result<(), RedisError> {
-        connection.send_packed_command(self.commands.bytes_from(self.answered))?;
-        let mut passing = None;
-        for &record in &self.commands.records()[self.answered..] {
+        let count = self.commands.records().len();
+        self.is_answered.resize(count, false);
+        let is_answered = self.is_answered.iter();
+        let first = is_answered.take_while(|is_answered| **is_answered).count();
+        connection.send_packed_command(self.commands.bytes_from(first))?;
+        let (mut passing, mut redirection) = (None, None);
+        for number in first..count {
             match refusal(connection.recv_response())? {
                 _ if passing.is_some() => {}
                 Some(error) if is_passing(&error) => passing = Some(error),
-                answer => {
-                    self.answered += 1;
-                    self.refused.extend(answer.map(|error| Refused {
-                        record,
-                        reason: error.to_string(),
-                    }));
-                }
+                Some(error) if is_redirection(&error) => redirection = Some(error),
+                answer => self.note(number, answer),
             }
         }
-        passing.map_or(Ok(()), Err)
+        redirection.or(passing).map_or(Ok(()), Err)
     }
 
     /// The same with the nodes of a cluster: those of one key in their order. Commands that a node
@@ -69,16 +69,14 @@ impl Batch {
             if shares.is_empty() {
                 return Ok(());
             }
-            for (name, share) in &shares {
-                nodes.connection(name)?.send_packed_command(&share.bytes)?;
+            for Share { name, bytes, .. } in &shares {
+                nodes.connection(name)?.send_packed_command(bytes)?;
             }
             let mut elsewhere = Elsewhere::default();
-            for (name, share) in &shares {
-                self.hear(nodes.connection(name)?, name, share, &mut elsewhere)?;
+            for share in &shares {
+                self.hear(nodes.connection(&share.name)?, share, &mut elsewhere)?;
             }
-            for (number, name) in &elsewhere.asked {
-                self.follow(nodes.connection(name)?, *number)?;
-            }
+            self.follow_all(nodes, &elsewhere.asked)?;
             if let Some(error) = elsewhere.passing {
                 return Err(error);
             }
@@ -92,23 +90,29 @@ impl Batch {
         )))
     }
 
-    /// Divides commands without an answer by nodes.
-    fn shares(&self, nodes: &Nodes) -> Result<BTreeMap<NodeName, Share>, RedisError> {
-        let mut shares = BTreeMap::<NodeName, Share>::new();
+    /// Divides commands without an answer by nodes. Those that get none are left out.
+    fn shares(&self, nodes: &Nodes) -> Result<Vec<Share>, RedisError> {
+        let share = |name: &NodeName| Share {
+            name: name.clone(),
+            numbers: Vec::new(),
+            bytes: Vec::new(),
+        };
+        let mut shares: Vec<Share> = nodes.names().iter().map(share).collect();
         for (number, command) in self.commands.each().enumerate() {
             if !self.is_answered[number] {
-                let share = shares.entry(nodes.node_for(command)?).or_default();
+                let node = nodes.number_for(command)?;
+                let share = shares.get_mut(node).ok_or_else(no_nodes)?;
                 share.numbers.push(number);
                 share.bytes.extend_from_slice(command);
             }
         }
+        shares.retain(|share| !share.numbers.is_empty());
         Ok(shares)
     }
 
     fn hear(
         &mut self,
         connection: &mut Connection,
-        name: &NodeName,
         share: &Share,
         elsewhere: &mut Elsewhere,
     ) -> Result<(), RedisError> {
@@ -118,9 +122,8 @@ impl Batch {
                 _ if is_held => {}
                 Some(error) if error.code() == Some("MOVED") => elsewhere.has_moved = true,
                 Some(error) if error.code() == Some("ASK") => {
-                    elsewhere
-                        .asked
-                        .extend(redirected(&error, name).map(|name| (number, name)));
+                    let name = redirected(&error, &share.name);
+                    elsewhere.asked.extend(name.map(|name| (number, name)));
                 }
                 Some(error) if is_passing(&error) => {
                     is_held = true;
@@ -132,13 +135,39 @@ impl Batch {
         Ok(())
     }
 
-    /// Sends one command to the node that is about to get its slot.
-    fn follow(&mut self, connection: &mut Connection, number: usize) -> Result<(), RedisError> {
+    /// Sends commands to the nodes that are about to get their slots, one by one.
+    fn follow_all(
+        &mut self,
+        nodes: &mut Nodes,
+        asked: &[(usize, NodeName)],
+    ) -> Result<(), RedisError> {
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let mut start = 0;
+        let ranges = self.commands.each().map(|command| {
+            let range = start..start + command.len();
+            start = range.end;
+            range
+        });
+        let ranges: Vec<Range<usize>> = ranges.collect();
+        for (number, name) in asked {
+            self.follow(nodes.connection(name)?, *number, ranges[*number].clone())?;
+        }
+        Ok(())
+    }
+
+    /// Sends one command, which lies at this range, to the node that is about to get its slot.
+    fn follow(
+        &mut self,
+        connection: &mut Connection,
+        number: usize,
+        range: Range<usize>,
+    ) -> Result<(), RedisError> {
         let mut frame = Commands::default();
         frame.command("ASKING", &[]);
         connection.send_packed_command(frame.bytes())?;
-        let command = self.commands.each().nth(number).unwrap_or_default();
-        connection.send_packed_command(command)?;
+        connection.send_packed_command(&self.commands.bytes()[range])?;
         expect(connection.recv_response())?;
         match refusal(connection.recv_response())? {
             Some(error) if is_passing(&error) => Err(error),
@@ -160,8 +189,8 @@ impl Batch {
 }
 
 /// The commands for one node.
-#[derive(Default)]
 struct Share {
+    name: NodeName,
     numbers: Vec<usize>,
     bytes: Vec<u8>,
 }

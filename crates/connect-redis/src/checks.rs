@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use ardea_core::{Error, ErrorCode};
 use redis::{Connection, RedisError};
 
+use crate::answers::is_refusal;
+
 /// The guarantee of a sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Promise {
@@ -26,13 +28,28 @@ pub(crate) struct ServerInfo {
 }
 
 impl ServerInfo {
-    /// Asks a server. One that does not tell is taken for a single one that can do everything.
+    /// Asks a server. One that does not tell all of it is asked at least whether it is a node of a
+    /// cluster; a user may lack the permission for `INFO`.
     pub fn ask(connection: &mut Connection) -> Result<ServerInfo, RedisError> {
         match redis::cmd("INFO").query::<String>(connection) {
-            Ok(text) => Ok(ServerInfo::of(&text)),
-            Err(error) if error.is_io_error() => Err(error),
-            Err(_) => Ok(ServerInfo::default()),
+            Ok(text) => return Ok(ServerInfo::of(&text)),
+            Err(error) if error.is_io_error() => return Err(error),
+            Err(_) => {}
         }
+        let mut info = ServerInfo::default();
+        let mut asked = redis::cmd("CLUSTER");
+        match asked.arg("INFO").query::<String>(connection) {
+            Ok(_) => info.note_cluster(),
+            Err(error) if is_refusal(&error) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(info)
+    }
+
+    /// Notes that the server is a node of a cluster.
+    pub fn note_cluster(&mut self) {
+        let (name, value) = ("cluster_enabled".to_string(), "1".to_string());
+        self.fields.insert(name, value);
     }
 
     fn of(text: &str) -> ServerInfo {

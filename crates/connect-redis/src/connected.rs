@@ -4,6 +4,7 @@ use ardea_core::{Error, ErrorCode};
 use redis::cluster_routing::Slot;
 use redis::{Client, Connection, ConnectionInfo, ErrorKind, RedisError};
 
+use crate::answers::{is_final, is_passing, is_redirection, is_refusal};
 use crate::checks::{Promise, ServerInfo, is_replica, try_transaction};
 use crate::nodes::{NodeName, Nodes};
 use crate::place::{Place, Server, open};
@@ -43,6 +44,8 @@ pub(crate) struct Connector {
     promise: Promise,
     /// The nodes that a cluster had when it was asked last.
     known: Vec<Client>,
+    /// A server has said that another one has a key.
+    has_redirected: bool,
     has_connected: bool,
 }
 
@@ -52,6 +55,7 @@ impl Connector {
             server,
             promise,
             known: Vec::new(),
+            has_redirected: false,
             has_connected: false,
         }
     }
@@ -59,6 +63,12 @@ impl Connector {
     /// Returns the name of the server for messages.
     pub fn name(&self) -> &str {
         &self.server.name
+    }
+
+    /// Notes an error. A server that says that another one has a key is a node of a cluster, even
+    /// if it did not tell.
+    pub fn note(&mut self, error: &RedisError) {
+        self.has_redirected |= is_redirection(error);
     }
 
     /// Opens a connection, and finds out what is at its other end. Returns also warnings, the first
@@ -74,7 +84,10 @@ impl Connector {
             UNKNOWN_PRIMARY if is_first && !is_restored => unknown_primary(error).into(),
             _ => Failure::Away(error),
         })?;
-        let info = ServerInfo::ask(&mut connection)?;
+        let mut info = ServerInfo::ask(&mut connection)?;
+        if self.has_redirected {
+            info.note_cluster();
+        }
         let name = &self.server.name;
         info.refuse(name, &self.promise)?;
         let mut connected = match info.is_cluster() {
@@ -171,10 +184,14 @@ fn unknown_primary(error: RedisError) -> Error {
         .hint("write its name behind the sentinels: redis+sentinel://host:port/MASTER; `sentinel monitor` sets it")
 }
 
-/// Tells a missing permission from a server that went away.
+/// Tells a missing permission, and a server that knows no transactions, from one that went away.
 fn forbidden(server: &str, error: RedisError) -> Failure {
     if error.code() != Some("NOPERM") {
-        return Failure::Away(error);
+        let is_known = is_passing(&error) || is_redirection(&error) || is_final(&error);
+        return match is_refusal(&error) && !is_known {
+            true => no_transactions(server, error).into(),
+            false => Failure::Away(error),
+        };
     }
     let what =
         format!("the user may not do on the Redis server {server} what `exactly_once` needs");
@@ -183,4 +200,37 @@ fn forbidden(server: &str, error: RedisError) -> Failure {
             .because(error)
             .hint("allow it WATCH, UNWATCH, GET, SET, EXPIRE, MULTI, EXEC and DISCARD for keys that begin with ardea:"),
     )
+}
+
+fn no_transactions(server: &str, error: RedisError) -> Error {
+    let what = format!("the Redis server {server} does not take what `exactly_once` needs");
+    Error::new(ErrorCode::StoreUnsuitable, what)
+        .because(error)
+        .hint(
+            "connect to the server itself if this is a proxy: it needs WATCH, UNWATCH, MULTI, EXEC \
+             and DISCARD; or use `idempotent`",
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_transactions_is_refused_and_one_that_can_not_now_is_waited_for() {
+        let code = |answer: &str| {
+            let answer = redis::parse_redis_value(answer.as_bytes()).unwrap();
+            let error = crate::answers::expect(Ok(answer)).unwrap_err();
+            match forbidden("x", error) {
+                Failure::Final(error) => Some(error.code()),
+                Failure::Away(_) => None,
+            }
+        };
+        let unsuitable = Some(ErrorCode::StoreUnsuitable);
+        assert_eq!(code("-ERR unknown command 'WATCH'\r\n"), unsuitable);
+        assert_eq!(code("-NOPERM no\r\n"), Some(ErrorCode::InvalidJob));
+        for passing in ["-LOADING it\r\n", "-MOVED 1 a:1\r\n", "-NOAUTH no\r\n"] {
+            assert_eq!(code(passing), None, "{passing}");
+        }
+    }
 }

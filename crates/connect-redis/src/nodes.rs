@@ -76,16 +76,25 @@ impl Nodes {
 
     /// Returns the name of the node that has a slot.
     pub fn node_of(&self, slot: Slot) -> Result<NodeName, RedisError> {
-        let number = self.slots.get(&slot).ok_or_else(no_nodes)?;
-        self.names.get(*number).cloned().ok_or_else(no_nodes)
+        let number = self.number_of(slot)?;
+        self.names.get(number).cloned().ok_or_else(no_nodes)
     }
 
-    /// Returns the name of the node that carries a command out: any for one without a key.
-    pub fn node_for(&self, command: &[u8]) -> Result<NodeName, RedisError> {
+    /// Returns the names of the nodes.
+    pub fn names(&self) -> &[NodeName] {
+        &self.names
+    }
+
+    /// Returns the number of the node that carries a command out: any for one without a key.
+    pub fn number_for(&self, command: &[u8]) -> Result<usize, RedisError> {
         match first_key(command) {
-            Some(key) => self.node_of(Slot::for_key(key)),
-            None => self.names.first().cloned().ok_or_else(no_nodes),
+            Some(key) => self.number_of(Slot::for_key(key)),
+            None => Ok(0),
         }
+    }
+
+    fn number_of(&self, slot: Slot) -> Result<usize, RedisError> {
+        self.slots.get(&slot).copied().ok_or_else(no_nodes)
     }
 
     /// Returns the connection to a node, which is made if there is none.
@@ -162,7 +171,7 @@ fn ranges(answer: Value, asked: &NodeName) -> Vec<(u16, u16, NodeName)> {
     ranges.into_iter().filter_map(range).collect()
 }
 
-fn no_nodes() -> RedisError {
+pub(crate) fn no_nodes() -> RedisError {
     RedisError::from((
         ErrorKind::Io,
         "no node of the cluster has the slot of this key",

@@ -197,6 +197,7 @@ impl Talker {
     /// The connection broke: waits for a while before the next.
     fn rest(&mut self, error: &RedisError) {
         self.connected = None;
+        self.connector.note(error);
         if !self.is_away {
             self.is_away = true;
             let what = format!("it is away ({error}); waiting until it answers");

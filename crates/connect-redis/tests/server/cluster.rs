@@ -74,6 +74,42 @@ fn commands_go_to_the_nodes_of_their_keys_in_the_order_of_each_key() {
 }
 
 #[test]
+fn each_command_counts_once_in_a_cluster_that_does_not_tell_that_it_is_one() {
+    let Some(server) = shared_cluster() else {
+        return;
+    };
+    let url = url(server);
+    let mut connection = connection(&url);
+    let nodes: String = ask(&mut connection, &["CLUSTER", "NODES"]);
+    for (user, denied) in [
+        ("careful", &["-@dangerous"][..]),
+        ("silent", &["-info", "-cluster|info"]),
+    ] {
+        for node in nodes.lines() {
+            let address = node.split([' ', '@']).nth(1).unwrap();
+            let mut allow = vec!["ACL", "SETUSER", user, "on", ">secret", "~*", "&*", "+@all"];
+            allow.extend(denied);
+            let _: () = super::ask(&format!("redis://{address}/"), &allow);
+        }
+        let p = Pipeline::new("untold");
+        let sink = move |n: &u64, commands: &mut Commands| {
+            commands.incr_by(format!("{user}:{}", n % 50), 1);
+        };
+        let login = url.replacen("redis://", &format!("redis://{user}:secret@"), 1);
+        p.read_from(items(numbers(5_000)))
+            .write_to(write(&login, sink));
+        let node = Node::start(NodeConfig::default()).unwrap();
+        let job = p.submit(&node, JobConfig::default()).unwrap();
+        job.join().unwrap();
+        assert_eq!(job.dead_letters().count(), 0, "{user}");
+        for key in 0..50 {
+            let count: u64 = ask(&mut connection, &["GET", &format!("{user}:{key}")]);
+            assert_eq!(count, 100, "{user}:{key}");
+        }
+    }
+}
+
+#[test]
 fn a_command_that_its_node_refuses_is_a_dead_letter_of_its_record() {
     let Some(server) = shared_cluster() else {
         return;
