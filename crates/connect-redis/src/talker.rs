@@ -21,6 +21,10 @@ use crate::transactions::Transaction;
 /// How soon a connection is tried again.
 const AGAIN: Duration = Duration::from_millis(200);
 
+/// Warning about a transaction that was carried out, and whose answer was lost.
+const UNTOLD: &str =
+    "the answer to a transaction was lost; commands that it refused are in no dead letter";
+
 /// What is being sent, again and again until it is known what came of it.
 #[derive(Default)]
 struct Work {
@@ -31,6 +35,8 @@ struct Work {
     left_out: LeftOut,
     /// The commands of the transaction that were refused while it was carried out.
     refused: Vec<Refused>,
+    /// The transaction was sent, and its answer has not come.
+    lacks_answer: bool,
     /// The server that the sentinels named when commands were sent last.
     primary: Option<NodeName>,
 }
@@ -46,6 +52,7 @@ impl Work {
         self.transaction = None;
         self.left_out.clear();
         self.refused.clear();
+        self.lacks_answer = false;
     }
 
     fn take_refused(&mut self) -> Vec<Refused> {
@@ -170,7 +177,12 @@ impl Talker {
             return Ok(());
         }
         match connected {
-            _ if work.transaction.is_some() => transact(connected, work)?,
+            _ if work.transaction.is_some() => {
+                transact(connected, work)?;
+                if std::mem::take(&mut work.lacks_answer) {
+                    say(self.connector.name(), UNTOLD);
+                }
+            }
             Connected::One(connection) => work.batch.send(connection)?,
             Connected::Cluster(nodes) => work.batch.send_to_nodes(nodes)?,
         }
@@ -221,7 +233,10 @@ fn transact(connected: &mut Connected, work: &mut Work) -> Result<(), RedisError
     }
     let connection = connected.of_key(&transaction.marker)?;
     while !has_been(connection, transaction)? {
-        match attempt(connection, transaction, &work.left_out)? {
+        work.lacks_answer = true;
+        let attempted = attempt(connection, transaction, &work.left_out)?;
+        work.lacks_answer = false;
+        match attempted {
             Attempt::CarriedOut(on_the_way) => {
                 work.refused = on_the_way;
                 break;
