@@ -208,6 +208,19 @@ mod tests {
         assert_eq!(slice(&berlin, "2024-10-27T02:30+01:00"), autumn);
         let half = calendar(CalendarUnit::Day, "Australia/Lord_Howe");
         assert_eq!(slice(&half, "2024-04-07T12:00+10:30").1, 24.5);
+        assert_eq!(slice(&half, "2024-10-06T12:00+11:00").1, 23.5);
+    }
+
+    /// An offset that is not whole hours, and a clock that is never set.
+    #[test]
+    fn days_of_a_zone_with_a_half_hour_offset_begin_at_its_midnight() {
+        let kolkata = calendar(CalendarUnit::Day, "Asia/Kolkata");
+        let start = instant("2024-03-31T00:00+05:30");
+        assert_eq!(slice(&kolkata, "2024-03-30T18:30Z"), (start, 24.0));
+        assert_eq!(
+            slice(&kolkata, "2024-03-31T18:29:59.999999Z"),
+            (start, 24.0)
+        );
     }
 
     #[test]
@@ -215,6 +228,28 @@ mod tests {
         let sao_paulo = calendar(CalendarUnit::Day, "America/Sao_Paulo");
         let start = instant("2018-11-04T01:00-02:00");
         assert_eq!(slice(&sao_paulo, "2018-11-04T12:00-02:00"), (start, 23.0));
+        assert_eq!(
+            slice(&sao_paulo, "2018-11-03T23:59:59.999999-03:00").1,
+            24.0
+        );
+        let beirut = calendar(CalendarUnit::Day, "Asia/Beirut");
+        let start = instant("2024-03-31T01:00+03:00");
+        assert_eq!(slice(&beirut, "2024-03-31T12:00+03:00"), (start, 23.0));
+        // A week and a month across such a midnight, and a week that begins with it.
+        let month = calendar(CalendarUnit::Month, "Asia/Beirut");
+        let hours = 31.0 * 24.0 - 1.0;
+        assert_eq!(slice(&month, "2024-03-31T12:00+03:00").1, hours);
+        let week = |first| calendar(CalendarUnit::Week(first), "America/Sao_Paulo");
+        let (monday, sunday) = (week(Weekday::Monday), week(Weekday::Sunday));
+        let noon = "2017-10-15T12:00-02:00";
+        assert_eq!(
+            slice(&monday, noon),
+            (instant("2017-10-09T00:00-03:00"), 167.0)
+        );
+        assert_eq!(
+            slice(&sunday, noon),
+            (instant("2017-10-15T01:00-02:00"), 167.0)
+        );
         // From 23:30 to 00:30 the next day.
         let toronto = calendar(CalendarUnit::Day, "America/Toronto");
         let start = instant("1919-03-31T00:30-04:00");
@@ -313,6 +348,7 @@ mod tests {
             zone in prop::sample::select(vec![
                 "Europe/Berlin", "America/Sao_Paulo", "America/St_Johns", "America/Havana", "Asia/Tehran",
                 "Pacific/Apia", "Asia/Gaza", "Africa/Cairo", "Australia/Lord_Howe", "Antarctica/Troll", "UTC",
+                "Asia/Kolkata", "Asia/Beirut",
             ]),
             unit in units(),
             second in -4_000_000_000i64..16_000_000_000,
