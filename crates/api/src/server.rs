@@ -19,6 +19,7 @@ use ardea_tls::Tls;
 use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -194,9 +195,13 @@ where
         request.extensions_mut().insert(Arc::clone(&exchange));
         let answered = router.call(request);
         async move {
-            let answer = answered.await?;
+            let mut answer = answered.await?;
             // A request that was refused before it was complete is being answered as well.
             exchange.received();
+            if exchange.is_last() {
+                let close = HeaderValue::from_static("close");
+                answer.headers_mut().insert(header::CONNECTION, close);
+            }
             Ok::<_, Infallible>(answer.map(|body| Answering::new(body, exchange)))
         }
     });

@@ -1,15 +1,21 @@
-//! The connections of a server, up to a maximum. A new one takes the place of one that waits for its client.
+//! The connections of a server, up to a maximum. A new one takes the place of one that waits for its client, and while a new one
+//! waits, each connection ends with its next answer: a client that asks for ever keeps no place.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::AbortHandle;
+use tokio::time::timeout_at;
+
+/// The time for which a connection that waits for its client is not closed: a new one gets to send its request, and the last answer
+/// gets to leave.
+const KEPT_WAITING: Duration = Duration::from_millis(200);
 
 /// All connections of a server.
 #[derive(Debug)]
@@ -23,6 +29,8 @@ pub(super) struct Connections {
 #[derive(Debug, Default)]
 struct Known {
     next: u64,
+    /// A new connection waits for a place.
+    is_full: bool,
     open: BTreeMap<u64, Activity>,
 }
 
@@ -37,21 +45,32 @@ struct Activity {
     task: Option<AbortHandle>,
 }
 
+impl Activity {
+    fn may_be_closed_at(&self) -> Instant {
+        self.waits_since + KEPT_WAITING
+    }
+}
+
 impl Known {
     /// Returns the connection to close: of those that wait for their client, the one that has waited
-    /// longest of the client with most connections.
-    fn to_close(&self) -> Option<u64> {
+    /// longest of the client with most connections. If none may be closed yet, it is an error with the time from
+    /// which on one may be, if that is known.
+    fn to_close(&self, now: Instant) -> Result<u64, Option<Instant>> {
         let mut by_peer: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for one in self.open.values() {
             *by_peer.entry(one.peer).or_default() += 1;
         }
         let waiting = self.open.iter();
         let waiting = waiting.filter(|(_, one)| one.answering == 0 && one.task.is_some());
-        let last = waiting.min_by_key(|(_, one)| {
+        let long = waiting
+            .clone()
+            .filter(|(_, one)| one.may_be_closed_at() <= now);
+        let last = long.min_by_key(|(_, one)| {
             let of_its_peer = by_peer.get(&one.peer).copied().unwrap_or_default();
             (std::cmp::Reverse(of_its_peer), one.waits_since)
         });
-        last.map(|(number, _)| *number)
+        let next = || waiting.map(|(_, one)| one.may_be_closed_at()).min();
+        last.map(|(number, _)| *number).ok_or_else(next)
     }
 }
 
@@ -70,24 +89,29 @@ impl Connections {
     pub(super) async fn enter(self: &Arc<Self>, peer: IpAddr) -> Connection {
         loop {
             let changed = self.changed.notified();
-            if let Some(number) = self.take_place(peer) {
-                return Connection {
-                    all: Arc::clone(self),
-                    number,
-                };
+            match self.take_place(peer) {
+                Ok(number) => {
+                    return Connection {
+                        all: Arc::clone(self),
+                        number,
+                    };
+                }
+                Err(Some(at)) => drop(timeout_at(at.into(), changed).await),
+                Err(None) => changed.await,
             }
-            changed.await;
         }
     }
 
-    fn take_place(&self, peer: IpAddr) -> Option<u64> {
+    fn take_place(&self, peer: IpAddr) -> Result<u64, Option<Instant>> {
         let mut known = self.known();
         if known.open.len() >= self.most {
-            let number = known.to_close()?;
+            known.is_full = true;
+            let number = known.to_close(Instant::now())?;
             if let Some(task) = known.open.remove(&number).and_then(|one| one.task) {
                 task.abort();
             }
         }
+        known.is_full = false;
         let number = known.next;
         known.next += 1;
         let activity = Activity {
@@ -97,7 +121,7 @@ impl Connections {
             task: None,
         };
         known.open.insert(number, activity);
-        Some(number)
+        Ok(number)
     }
 
     /// Sets the task that serves a connection, which is aborted when the connection is closed.
@@ -165,6 +189,11 @@ impl Exchange {
         {
             activity.answering += 1;
         }
+    }
+
+    /// Returns true if the connection is to end with this answer, since a new one waits for a place.
+    pub(super) fn is_last(&self) -> bool {
+        self.all.known().is_full
     }
 
     /// Keeps a permit for an answer that takes long, until the answer has been sent.

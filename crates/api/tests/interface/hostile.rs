@@ -1,5 +1,6 @@
 //! Garbage, too much, and too little.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -273,6 +274,47 @@ async fn slow_bodies_of_long_actions_give_way_to_others() {
         let _ = stream.write_all(request.as_bytes()).await;
         slow.push(stream);
         served.client(None).about().await.unwrap();
+    }
+}
+
+/// Says this on one connection after the other, byte by byte or at once, and takes in what is answered.
+async fn talk_for_ever(address: SocketAddr, pieces: Vec<Vec<u8>>) {
+    loop {
+        let Ok(mut stream) = TcpStream::connect(address).await else {
+            continue;
+        };
+        let (mut at, mut answer) = (0, [0; 4096]);
+        while stream.write_all(&pieces[at % pieces.len()]).await.is_ok() {
+            at += 1;
+            let hung_up = match pieces.len() {
+                1 => !matches!(stream.read(&mut answer).await, Ok(1..)),
+                _ => matches!(stream.try_read(&mut answer), Ok(0)),
+            };
+            if hung_up {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn clients_that_ask_for_ever_or_byte_by_byte_on_all_connections_keep_nobody_out() {
+    let request = b"GET /v1/cluster HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".to_vec();
+    let slow_head = b"GET /v1/cluster HTTP/1.1\r\nhost: 127.0.0.1\r\nx: ";
+    let slow_body = stalled("/v1/jobs").into_bytes();
+    let bytes = |text: &[u8]| text.iter().map(|byte| vec![*byte]).collect();
+    for pieces in [vec![request], bytes(slow_head), bytes(&slow_body)] {
+        let mut config = loopback();
+        config.limits.connections = 4;
+        let served = serve(config).await;
+        let mut greedy = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            greedy.spawn(talk_for_ever(served.address, pieces.clone()));
+        }
+        for _ in 0..5 {
+            served.client(None).about().await.unwrap();
+        }
     }
 }
 
