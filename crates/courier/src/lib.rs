@@ -66,6 +66,7 @@ mod polled;
 mod connect;
 mod halves;
 mod listener;
+mod turned_away;
 
 pub use connect::connect;
 pub use frame::{Encoded, write};
@@ -75,6 +76,7 @@ pub use listener::Listener;
 pub use needed::Needed;
 pub use polled::{Apart, Messages};
 pub use security::{Limits, Security};
+pub use turned_away::TurnedAway;
 
 /// How long the runtime of a process of a cluster keeps a thread for calls that block (names that are looked up, files of the state) without one.
 /// Such threads take turns, and there are some calls a second: were it longer than the time between two turns, all threads that a burst

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::TurnedAway;
 use crate::frame::Cutter;
 use crate::greeting::{Answer, Greeting, Reason, answer, judge};
 use crate::halves::Courier;
@@ -110,6 +111,7 @@ async fn take(
     greeted: mpsc::Sender<Result<Courier>>,
 ) {
     let strangers = Arc::new(Semaphore::new(security.limits.strangers.max(1)));
+    let turned_away = Arc::new(TurnedAway::default());
     let mut tasks = JoinSet::new();
     loop {
         while tasks.try_join_next().is_some() {}
@@ -120,13 +122,15 @@ async fn take(
             Ok((stream, from)) => {
                 let (security, admission) = (security.clone(), Arc::clone(&admission));
                 let greeted = greeted.clone();
+                let turned_away = Arc::clone(&turned_away);
                 tasks.spawn(async move {
-                    let courier = greet(stream, from, &security, &*admission).await;
-                    drop(place);
+                    let courier = greet(stream, from, &security, &*admission, &turned_away).await;
                     if let Some(courier) = courier {
                         // If nobody waits for it any more, it is closed.
                         let _ = greeted.send(Ok(courier)).await;
                     }
+                    // Those that wait to be accepted are bounded as well.
+                    drop(place);
                 });
             }
             Err(error) if is_of_the_peer(&error) => {}
@@ -157,61 +161,99 @@ async fn greet(
     from: SocketAddr,
     security: &Security,
     admission: &Admission,
+    turned_away: &TurnedAway,
 ) -> Option<Courier> {
     let within = security.limits.greeting_within;
-    let greeted = tokio::time::timeout(within, listen_to(stream, from, security, admission));
-    greeted.await.ok().flatten()
+    let peer: Arc<str> = from.to_string().into();
+    let listening = listen_to(stream, &peer, security, admission);
+    let (read, write) = match tokio::time::timeout(within, listening).await {
+        Ok(Ok(Heard::Member(courier))) => return Some(*courier),
+        Ok(Ok(Heard::Refused(why, read, write))) => {
+            if let Some(why) = why {
+                turned_away.note(&peer, &why);
+            }
+            (read, write)
+        }
+        Ok(Ok(Heard::Nothing)) => return None,
+        Ok(Err(error)) => {
+            turned_away.note(&peer, &error.to_string());
+            return None;
+        }
+        Err(_) => {
+            turned_away.note(&peer, &format!("it sent no greeting within {within:?}"));
+            return None;
+        }
+    };
+    let _ = tokio::time::timeout(within, send_off(read, write)).await;
+    None
+}
+
+/// The result of a first conversation.
+enum Heard {
+    /// A process that is welcome.
+    Member(Box<Courier>),
+    /// A process that is not, and was told so, with the reason if it is worth a line in the log.
+    Refused(
+        Option<String>,
+        ReadHalf<Box<dyn Stream>>,
+        WriteHalf<Box<dyn Stream>>,
+    ),
+    /// A peer that closed the connection without a word, such as a check whether the port is open.
+    Nothing,
 }
 
 async fn listen_to(
     stream: TcpStream,
-    from: SocketAddr,
+    peer: &Arc<str>,
     security: &Security,
     admission: &Admission,
-) -> Option<Courier> {
-    security.tune(&stream).ok()?;
-    let peer: Arc<str> = from.to_string().into();
-    let stream = security.wrap_accepted(stream, &peer).await.ok()?;
+) -> Result<Heard> {
+    if security.tune(&stream).is_err() {
+        return Ok(Heard::Nothing);
+    }
+    let stream = security.wrap_accepted(stream, peer).await?;
     let (mut read, mut write) = tokio::io::split(stream);
     let mut cutter = Cutter::default();
     let most = security.limits.greeting_bytes;
-    let judged = match cutter.next(&mut read, most, &peer).await {
+    let judged = match cutter.next(&mut read, most, peer).await {
         Ok(Some(frame)) => judge(frame, security),
-        Ok(None) => return None,
+        Ok(None) => return Ok(Heard::Nothing),
         Err(error) if error.code() == ErrorCode::BadMessage => Err(Answer::Refused(
             Reason::Unreadable,
             "that is no greeting".into(),
         )),
-        Err(_) => return None,
+        Err(error) => return Err(error),
     };
     let judged = judged.and_then(|greeting| match admission(&greeting) {
         Ok(()) => Ok(greeting),
         Err(why) => Err(Answer::Refused(Reason::Unwanted, why)),
     });
-    let reply = answer(judged.as_ref().err().unwrap_or(&Answer::Welcome)).ok()?;
-    write.write_all(reply.bytes()).await.ok()?;
-    write.flush().await.ok()?;
-    match judged {
-        Ok(greeting) => Some(Courier::new(
+    let reply = answer(judged.as_ref().err().unwrap_or(&Answer::Welcome))?;
+    let answered = async {
+        write.write_all(reply.bytes()).await?;
+        write.flush().await
+    };
+    let is_answered = answered.await.is_ok();
+    Ok(match judged {
+        Ok(_) if !is_answered => Heard::Nothing,
+        Ok(greeting) => Heard::Member(Box::new(Courier::new(
             greeting,
-            peer,
+            Arc::clone(peer),
             read,
             write,
             cutter,
             security.limits.message_bytes,
-        )),
-        Err(_) => {
-            send_off(read, write).await;
-            None
+        ))),
+        // Members of the cluster that are not wanted just now are told so, which is enough.
+        Err(Answer::Refused(Reason::Unwanted, _) | Answer::Welcome) => {
+            Heard::Refused(None, read, write)
         }
-    }
+        Err(Answer::Refused(_, why)) => Heard::Refused(Some(why), read, write),
+    })
 }
 
 /// Closes a connection so that what was said last arrives: bytes that were not read would make the system throw it away.
-async fn send_off(
-    mut read: tokio::io::ReadHalf<Box<dyn Stream>>,
-    mut write: tokio::io::WriteHalf<Box<dyn Stream>>,
-) {
+async fn send_off(mut read: ReadHalf<Box<dyn Stream>>, mut write: WriteHalf<Box<dyn Stream>>) {
     use tokio::io::AsyncReadExt;
     if write.shutdown().await.is_err() {
         return;

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use ardea_courier::TurnedAway;
 use ardea_engine::Site;
 use ardea_exchange::{
-    Connection, Greeted, Identity, Link, LinkConfig, LinkCounts, PeerGone, Side, Transport,
+    Connection, Greeted, Identity, Link, LinkConfig, LinkCounts, PeerGone, Side, Transport, Why,
     WorkerNumber,
 };
 
@@ -45,6 +46,7 @@ pub(super) struct Links {
     polled: Vec<LinkNumber>,
     /// What connections have counted that are gone.
     past: BTreeMap<Site, LinkCounts>,
+    turned_away: TurnedAway,
 }
 
 impl Links {
@@ -68,6 +70,7 @@ impl Links {
             unopened: false,
             polled: Vec::new(),
             past: BTreeMap::new(),
+            turned_away: TurnedAway::default(),
         }
     }
 
@@ -267,6 +270,13 @@ impl Links {
     }
 
     fn gone(&mut self, number: LinkNumber, gone: &PeerGone, now: Duration) {
+        let entry = self.entries.get(&number);
+        let is_stranger =
+            entry.is_some_and(|entry| entry.greeted.is_none() && entry.wanted.is_none());
+        // One that only connects and leaves may have looked whether the port is open.
+        if is_stranger && !matches!(gone.why, Why::Closed | Why::CutOff(_)) {
+            self.turned_away.note(&gone.peer, &gone.to_string());
+        }
         self.remove(number, gone.to_string(), now);
     }
 
