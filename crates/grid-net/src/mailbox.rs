@@ -13,6 +13,9 @@ const COPIES_BYTES: usize = 32 << 20;
 /// How many bytes may wait in all. What is lost of requests and replies somebody waits for in vain.
 const MOST_BYTES: usize = 256 << 20;
 
+/// How many words about views may wait. Members say them again and again, so the oldest are of no use to one that reads none.
+const MOST_VIEWS: usize = 1024;
+
 /// About how long a letter may be, in bytes: well below what a courier takes, and what a processor keeps near.
 const LETTER_BYTES: usize = 128 << 10;
 
@@ -38,6 +41,9 @@ impl Mailbox {
     pub fn put(&mut self, word: Word) -> Option<Word> {
         let most = match word {
             Word::Council(_) => {
+                if self.views.len() == MOST_VIEWS {
+                    self.views.pop_front();
+                }
                 self.views.push_back(word);
                 return None;
             }
@@ -216,6 +222,19 @@ mod tests {
         let join = Word::Council(CouncilWord::Behind(ViewNumber(1)));
         assert!(mailbox.put(join.clone()).is_none());
         assert_eq!(mailbox.take()[0], join);
+    }
+
+    #[test]
+    fn of_what_is_said_of_views_to_a_member_that_reads_nothing_the_newest_is_kept() {
+        let word = |number| Word::Council(CouncilWord::Behind(ViewNumber(number)));
+        let mut mailbox = Mailbox::default();
+        let last = 3 * MOST_VIEWS as u64;
+        for number in 1..=last {
+            assert!(mailbox.put(word(number)).is_none());
+        }
+        let letter = mailbox.take();
+        assert_eq!(letter.len(), MOST_VIEWS);
+        assert_eq!(letter.last(), Some(&word(last)));
     }
 
     #[test]

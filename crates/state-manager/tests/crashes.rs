@@ -155,6 +155,20 @@ async fn a_damaged_file_is_named_and_the_others_are_read() {
     assert!(state.get(&path("/b")).await.expect("read").is_some());
 }
 
+#[tokio::test]
+async fn a_file_that_is_far_too_long_is_damage_and_is_not_read_into_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = open(folder.path()).await;
+    let set = state.set(&path("/a"), b"hello", Expected::Any).await;
+    set.expect("set");
+    let file = folder.path().join("tree/a/.node");
+    let file = fs::File::options().write(true).open(file);
+    // More than there is memory for; it takes no room on the disk.
+    file.expect("opened").set_len(1 << 40).expect("longer");
+    let error = state.get(&path("/a")).await.expect_err("damaged");
+    assert_eq!(error.code(), ErrorCode::StateCorrupt);
+}
+
 /// A tree with a damaged node between others, and a node of a session whose process is dead.
 async fn half_damaged(folder: &Path) {
     let state = open(folder).await;

@@ -17,8 +17,8 @@ use super::{Served, looking};
 /// How many may watch maps by one host: each has a thread.
 const MOST_WATCHERS: usize = 64;
 
-/// How many changes may wait for who watches; what comes then waits in the grid, which has its own bound.
-const WAITING: usize = 1024;
+/// The number of changes, of up to 1 MiB each, that may wait for a client. What comes then waits in the grid, which has a bound in bytes.
+const WAITING: usize = 16;
 
 /// How often it is looked whether who watches has gone.
 const LOOKS: Duration = Duration::from_millis(500);

@@ -16,7 +16,7 @@
 use super::clock::Clock;
 use super::entry;
 use super::lives::{Life, Lives};
-use crate::{Expected, Node, Place, SessionId, StatePath, Version};
+use crate::{Expected, MAX_VALUE_BYTES, Node, Place, SessionId, StatePath, Version};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_filesystem::{Feature, is_probe_file, probe};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -31,6 +31,9 @@ const NODE: &str = ".node";
 
 /// How often a node without a file is looked at again, since somebody may just have made it.
 const LOOKS: usize = 3;
+
+/// As much as is read of a node's file: all of the longest one, and a byte by which a longer one is told from it.
+const MOST_FILE_BYTES: u64 = (MAX_VALUE_BYTES + entry::HEAD_BYTES + 1) as u64;
 
 const FORMAT: &str = "ardea state manager, format 1\n";
 
@@ -133,7 +136,7 @@ impl Tree {
 
     /// The node, unless its session is dead. A damaged one is an error, unless what is left of it says that its session is dead.
     pub(super) fn get(&self, path: &StatePath) -> Result<Option<Node>> {
-        let Some(bytes) = self.read(path, u64::MAX)? else {
+        let Some(bytes) = self.read(path, MOST_FILE_BYTES)? else {
             return Ok(None);
         };
         let node = entry::decode(&bytes);
