@@ -1,11 +1,14 @@
 //! A job's life without accidents, and the hosts that are for one job.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::arena::Arena;
+use crate::processes;
 
 pub fn a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_killed() {
     let arena = Arena::with_hosts(2);
@@ -140,7 +143,7 @@ pub fn a_cluster_for_one_job_outlives_its_leader_and_ends_with_the_job() {
     let workers = arena.workers("word-count");
     assert_eq!(workers.len(), 2);
     let leader = leader(&arena, "word-count").unwrap();
-    crate::processes::kill(arena.host(&leader));
+    processes::kill(arena.host(&leader));
 
     arena.until("another leads, and a third stands by", || {
         let leads = self::leader(&arena, "word-count");
@@ -182,6 +185,51 @@ pub fn a_job_that_comes_again_as_its_hosts_are_about_to_end_keeps_hosts() {
 pub fn leader(arena: &Arena, job: &str) -> Option<String> {
     let described = arena.look(job)?;
     Some(described["master"]["host"].as_str()?.to_string())
+}
+
+pub fn jobs_are_listed_while_their_leader_changes() {
+    let arena = Arena::with_hosts(3);
+    arena.succeed("submit word-count.yaml");
+    for end in [processes::kill as fn(i32), processes::freeze] {
+        let before = leader(&arena, "word-count").unwrap();
+        let status = arena.json("cluster status");
+        let hosts = status["hosts"].as_array().unwrap().iter();
+        let others: Vec<String> = hosts
+            .filter(|host| host["name"] != before.as_str())
+            .map(|host| host["api"].as_str().unwrap().to_string())
+            .collect();
+        assert!(!others.is_empty());
+        end(arena.host(&before));
+        arena.until("another one leads", || {
+            let listed = arena.json("list");
+            assert_eq!(names(&listed), ["word-count"]);
+            for api in &others {
+                let listed = get(api, "/v1/jobs");
+                assert_eq!(names(&listed), ["word-count"], "{api}");
+            }
+            leader(&arena, "word-count").is_some_and(|now| now != before)
+        });
+    }
+    arena.until_phase("word-count", "running");
+}
+
+/// The names of the jobs in a list.
+fn names(listed: &Value) -> Vec<&str> {
+    let jobs = listed.as_array().unwrap().iter();
+    jobs.map(|job| job["name"].as_str().unwrap()).collect()
+}
+
+/// The answer of an interface to a request without a body.
+fn get(api: &str, path: &str) -> Value {
+    let address = api.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap()
 }
 
 pub fn a_second_job_without_hosts_for_all_gets_its_own() {

@@ -92,6 +92,10 @@ const TESTS: &[Test] = &[
         run: life::a_job_that_comes_again_as_its_hosts_are_about_to_end_keeps_hosts,
     },
     Test {
+        name: "jobs_are_listed_while_their_leader_changes",
+        run: life::jobs_are_listed_while_their_leader_changes,
+    },
+    Test {
         name: "a_second_job_without_hosts_for_all_gets_its_own",
         run: life::a_second_job_without_hosts_for_all_gets_its_own,
     },

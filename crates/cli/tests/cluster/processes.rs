@@ -99,6 +99,13 @@ pub fn kill(pid: i32) {
     }
 }
 
+/// Stops a process without ending it.
+pub fn freeze(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process(pid, Signal::STOP);
+    }
+}
+
 /// Kills a process and those of its group.
 pub fn kill_group(pid: i32) {
     if let Some(pid) = Pid::from_raw(pid) {
