@@ -5,9 +5,9 @@ use std::time::Duration;
 use ardea_aggregate::count;
 use ardea_connect::collections::items;
 use ardea_connect::files;
-use ardea_core::{ErrorCode, OnError, Timestamp};
+use ardea_core::{Bounded, Clock, ErrorCode, OnError, Timestamp};
 use ardea_engine::{JobConfig, Node, NodeConfig};
-use ardea_pipeline::{Firing, Pipeline, WatermarkPolicy, Window};
+use ardea_pipeline::{Firing, Pipeline, Stream, Timed, WatermarkPolicy, Window};
 
 #[test]
 fn a_panic_names_step_instance_and_record_and_leaves_other_jobs_alone() {
@@ -107,6 +107,88 @@ fn a_record_without_a_time_of_its_own_does_not_end_a_job_that_uses_native_times(
     job.join().unwrap();
     assert_eq!(out.take_sorted(), [(10, 1), (20, 1), (30, 1)]);
     assert_eq!(job.dead_letters().count(), 2);
+}
+
+/// A record and its time in microseconds.
+type Reading = (String, i64);
+
+/// A stream of readings that has its times from one place or another.
+type Timing = fn(&Pipeline, Vec<Reading>, WatermarkPolicy) -> Stream<Reading, Bounded, Timed>;
+
+fn time_of(reading: &Reading) -> Timestamp {
+    Timestamp::from_micros(reading.1)
+}
+
+/// As of a device whose clock is fast.
+#[test]
+fn a_record_from_the_future_makes_no_other_late_wherever_times_are_taken() {
+    let timings: [Timing; 4] = [
+        |p, readings, policy| {
+            let source = items(readings);
+            p.read_from(source).with_timestamps(time_of, policy)
+        },
+        |p, readings, policy| {
+            let timed = readings.into_iter().map(|it| (it.clone(), time_of(&it)));
+            let source = ardea_connect::collections::items_with_times(timed);
+            p.read_from(source).with_native_timestamps(policy)
+        },
+        |p, readings, policy| {
+            let texts = readings.into_iter().map(|(who, at)| format!("{who} {at}"));
+            let parse = |text: &String| {
+                let (who, at) = text.split_once(' ').ok_or("no time")?;
+                Ok::<_, String>((who.to_string(), at.parse().map_err(|_| "no number")?))
+            };
+            p.read_from(items(texts.collect::<Vec<_>>()))
+                .try_map(parse, OnError::DeadLetter)
+                .flat_map(|reading| [reading])
+                .with_timestamps(time_of, policy)
+        },
+        |p, readings, policy| {
+            // Times that the source has, and others later.
+            let timed = readings.into_iter().map(|it| (it, Timestamp::from_secs(1)));
+            let source = ardea_connect::collections::items_with_times(timed);
+            p.read_from(source)
+                .with_native_timestamps(WatermarkPolicy::in_order())
+                .map(|reading| reading)
+                .with_timestamps(time_of, policy)
+        },
+    ];
+    let day = WatermarkPolicy::MAX_AHEAD;
+    let minute = Duration::from_secs(60);
+    let policy = WatermarkPolicy::in_order();
+    let cases = [
+        (day + minute, policy),
+        (day - minute, policy.max_ahead(Some(5 * minute))),
+    ];
+    let node = Node::start(NodeConfig::with_threads(1)).unwrap();
+    let now = Clock::system().wall();
+    for (case, (ahead, policy)) in cases.into_iter().enumerate() {
+        for (place, timing) in timings.iter().enumerate() {
+            let mut readings: Vec<Reading> = (0..3_000_i64)
+                .map(|second| {
+                    (
+                        "honest".to_string(),
+                        (now - 50 * minute).as_micros() + second * 1_000_000,
+                    )
+                })
+                .collect();
+            readings.insert(1_000, ("fast".to_string(), (now + ahead).as_micros()));
+            let p = Pipeline::new("future");
+            let out = timing(&p, readings, policy)
+                .window_all(Window::tumbling(minute))
+                .aggregate("counts", count())
+                .map(|window| window.value)
+                .collect();
+            let job = p.submit(&node, JobConfig::default()).unwrap();
+            job.join().unwrap();
+            let all: u64 = out.take().into_iter().sum();
+            assert_eq!(all, 3_000, "case {case}, place {place}");
+            let letters = job.dead_letters();
+            assert_eq!(letters.count(), 1, "case {case}, place {place}");
+            let reason = letters.first().unwrap().reason.clone();
+            assert!(reason.contains("max_ahead"), "{reason}");
+        }
+    }
 }
 
 #[test]
