@@ -27,6 +27,8 @@ pub struct ClusterSettings {
     pub state: String,
     /// Where its packages are kept, as a URL.
     pub packages: String,
+    /// The number of bytes up to which packages that no job needs stay in the cluster's own folder of packages.
+    pub packages_bytes: u64,
     /// How many bytes of unpacked packages this machine keeps.
     pub cache_bytes: u64,
     /// The most bytes of a package, as it is stored.
@@ -77,6 +79,9 @@ pub struct ClusterSettings {
     pub slurm_folder: PathBuf,
 }
 
+/// The cluster's own folder of packages, in its directory.
+const PACKAGES: &str = "packages";
+
 impl ClusterSettings {
     /// The cluster that settings describe whose schema has [`CLUSTER_SETTINGS`](crate::CLUSTER_SETTINGS). `of_user` is the folder of the user's own state, below
     /// which `auto` keeps that of clusters; without one, it has to be said where.
@@ -109,7 +114,8 @@ impl ClusterSettings {
         Ok(ClusterSettings {
             is_named: resolved.origin("cluster.name") != Some(&Origin::Default),
             state: url("cluster.state", "state")?,
-            packages: url("cluster.packages", "packages")?,
+            packages: url("cluster.packages", PACKAGES)?,
+            packages_bytes: resolved.bytes("cluster.packages_size")?,
             cache_bytes: resolved.bytes("cluster.cache_size")?,
             package_bytes: resolved.bytes("cluster.package_size")?,
             unpacked_bytes: resolved.bytes("cluster.unpacked_size")?,
@@ -156,6 +162,16 @@ impl ClusterSettings {
             directory,
             name,
         })
+    }
+
+    /// The folder in which the cluster keeps packages unless `cluster.packages` names another store.
+    pub fn own_packages(&self) -> PathBuf {
+        self.directory.join(PACKAGES)
+    }
+
+    /// Returns true if packages are in that folder, which is no other cluster's.
+    pub fn has_own_packages(&self) -> bool {
+        self.packages == format!("file:{}", self.own_packages().display())
     }
 
     /// The cluster's secret, if it has one.

@@ -106,6 +106,12 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
         "a folder has to be there on every machine, a server has to be reached from every machine",
     ),
     most_bytes(
+        "cluster.packages_size",
+        "16GiB",
+        "how much the cluster's own folder of packages keeps; beyond it those that no job needs go, the oldest first, after a day; a store that cluster.packages names is left alone",
+        "more keeps programs for jobs that come again, less leaves room on the disk",
+    ),
+    most_bytes(
         "cluster.cache_size",
         "16GiB",
         "how much this machine keeps of unpacked packages; those that were not used for longest go first, those in use stay",
@@ -377,11 +383,12 @@ pub fn is_of_the_cluster(key: &str) -> bool {
 /// Whether a setting is that of a host, which takes it from whoever starts it. What else there is counts where a job is submitted or a
 /// command is given.
 pub fn is_of_the_host(key: &str) -> bool {
-    const KEYS: [&str; 27] = [
+    const KEYS: [&str; 28] = [
         "cluster.name",
         "cluster.state",
         "cluster.directory",
         "cluster.packages",
+        "cluster.packages_size",
         "cluster.cache_size",
         "cluster.package_size",
         "cluster.unpacked_size",

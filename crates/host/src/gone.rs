@@ -61,7 +61,7 @@ async fn gone(
 }
 
 /// Whether the cluster has this submission of the job.
-async fn is_there(state: &dyn StateManager, job: &JobRef) -> Result<bool> {
+pub(crate) async fn is_there(state: &dyn StateManager, job: &JobRef) -> Result<bool> {
     let layout = JobLayout::of(&job.name)?;
     let Some(node) = state.get(layout.definition()).await? else {
         return Ok(false);

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{File, TryLockError};
+use std::fs::{File, Metadata, TryLockError};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +25,10 @@ use crate::directory::{API, JOB, PID, VERSION, holder};
 use crate::gone::end_what_is_gone;
 use crate::identity::{check_name, claim, is_claimed};
 use crate::kept::{host_folder, local_folder};
+use crate::old_packages::forget_packages;
 use crate::served::Served;
 use crate::sheltered::clear_away;
+use crate::vanished::{LOCK, forget_vanished};
 
 /// For how long a process that was killed may have what was its own: the system takes it apart in its own time.
 const DIES_WITHIN: Duration = Duration::from_secs(2);
@@ -44,7 +48,7 @@ pub struct Host {
     _name: File,
     served: Arc<Served>,
     serving: Running,
-    _clearing: [Running; 2],
+    _clearing: [Running; 4],
     shelter: HostShelter,
 }
 
@@ -133,6 +137,9 @@ impl Host {
         let clearing = clear_away(Arc::clone(&setup.state), shelf);
         let cluster = setup.cluster.name.clone();
         let ending = end_what_is_gone(Arc::clone(&setup.state), cluster, runners);
+        let packages = forget_packages(Arc::clone(&setup.state), setup.cluster.clone());
+        let (cluster, own) = (setup.cluster.clone(), setup.name.clone());
+        let forgetting = forget_vanished(Arc::clone(&setup.state), cluster, own);
         Ok(Host {
             name: setup.name,
             api,
@@ -142,7 +149,13 @@ impl Host {
             _name: name,
             served,
             serving,
-            _clearing: [tokio::spawn(clearing), tokio::spawn(ending)].map(Running),
+            _clearing: [
+                tokio::spawn(clearing),
+                tokio::spawn(ending),
+                tokio::spawn(forgetting),
+                tokio::spawn(packages),
+            ]
+            .map(Running),
             shelter,
         })
     }
@@ -223,23 +236,33 @@ async fn hold_name(name: &str, folder: &Path) -> Result<File> {
         let error = Error::new(ErrorCode::WriteFailed, what).because(error);
         error.hint("check cluster.directory and its permissions")
     };
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    let file = File::options()
-        .create(true)
-        .append(true)
-        .open(folder.join("lock"));
-    let file = file.map_err(failed)?;
     let deadline = Instant::now() + DIES_WITHIN;
-    // Where the file system has no locks the name is held in the cluster's state alone.
-    while let Err(TryLockError::WouldBlock) = file.try_lock() {
-        if Instant::now() >= deadline {
-            let what = format!("another host of the name {name:?} runs on this machine");
-            return Err(Error::new(ErrorCode::NameTaken, what)
-                .hint("give each host of the cluster a name of its own"));
+    loop {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let path = folder.join(LOCK);
+        let file = File::options().create(true).append(true).open(&path);
+        let file = match file {
+            // The folder is being removed.
+            Err(error) if error.kind() == ErrorKind::NotFound && Instant::now() < deadline => {
+                continue;
+            }
+            file => file.map_err(failed)?,
+        };
+        // Where the file system has no locks the name is held in the cluster's state alone.
+        while let Err(TryLockError::WouldBlock) = file.try_lock() {
+            if Instant::now() >= deadline {
+                let what = format!("another host of the name {name:?} runs on this machine");
+                return Err(Error::new(ErrorCode::NameTaken, what)
+                    .hint("give each host of the cluster a name of its own"));
+            }
+            sleep(LOOK).await;
         }
-        sleep(LOOK).await;
+        // Another host may have removed the folder, as that of a host that was not there.
+        let inode = |metadata: std::io::Result<Metadata>| metadata.ok().map(|it| it.ino());
+        if inode(file.metadata()) == inode(std::fs::metadata(&path)) {
+            return Ok(file);
+        }
     }
-    Ok(file)
 }
 
 fn runner(setup: &HostSetup, folder: std::path::PathBuf) -> RunnerConfig {

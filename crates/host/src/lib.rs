@@ -74,12 +74,14 @@ mod identity;
 mod kept;
 mod logs;
 mod measured;
+mod old_packages;
 mod pressure;
 mod remembered;
 mod room;
 mod served;
 mod sheltered;
 mod unattended;
+mod vanished;
 
 mod host;
 

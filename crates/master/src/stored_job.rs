@@ -10,6 +10,7 @@
 //! A plan of 20,000 instances is nearly 400 KB as JSON, while plans change there are two of them, and a ZooKeeper server takes
 //! one megabyte: packed, both take less than a tenth of that.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -31,6 +32,9 @@ const HEAD_BYTES: usize = 14;
 const MOST_UNPACKED_BYTES: u64 = 256 << 20;
 
 const ZSTD_LEVEL: i32 = 3;
+
+/// The number of hexadecimal digits of a package's digest.
+const DIGEST_DIGITS: usize = 64;
 
 /// A job as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,6 +108,25 @@ impl StoredJob {
             submitted: Arc::new(submitted),
             record: Arc::new(record),
         })
+    }
+
+    /// The packages that the job may still need, by their digests: that of its program, and those of one that follows it or that it may
+    /// go back to.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Internal`] if it can't be encoded.
+    pub fn packages(&self) -> Result<BTreeSet<String>> {
+        let body = postcard::to_stdvec(&(&*self.submitted, &*self.record)).map_err(|error| {
+            let what = "the packages of a job can't be found";
+            Error::new(ErrorCode::Internal, what).because(error)
+        })?;
+        // Whatever looks like a digest counts, wherever it stands: no place is forgotten, and one too many does no harm.
+        let is_digest = |bytes: &&[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
+        let found = body.windows(DIGEST_DIGITS).filter(is_digest);
+        Ok(found
+            .map(|digits| String::from_utf8_lossy(digits).into_owned())
+            .collect())
     }
 
     /// Which submission a value is of; costs nothing.
@@ -229,6 +252,32 @@ pub(crate) mod tests {
         let value = stored.encode().unwrap();
         assert_eq!(StoredJob::decode(&value).unwrap(), stored);
         assert_eq!(StoredJob::submission(&value).unwrap(), 42);
+    }
+
+    #[test]
+    fn a_job_needs_its_own_package_and_that_of_the_program_that_is_to_follow() {
+        let (mut stored, _) = job(40, 3);
+        let own = "0".repeat(64);
+        assert_eq!(stored.packages().unwrap(), [own.clone()].into());
+        let mut next = stored.submitted.definition.clone();
+        next.program.package = "5f".repeat(32);
+        let order = ardea_control::UpgradeOrder {
+            next: ardea_control::Successor {
+                definition: next,
+                demand: stored.record.demand.clone(),
+                packing: stored.record.packing.clone(),
+            },
+            back: 7,
+            patience: std::time::Duration::from_secs(1),
+        };
+        let mut record = (*stored.record).clone();
+        record.upgrade = Some(ardea_control::Upgrade::Leaving(Arc::new(order)));
+        stored.record = Arc::new(record);
+        let packages = stored.packages().unwrap();
+        assert!(
+            packages.contains(&own) && packages.contains(&"5f".repeat(32)),
+            "{packages:?}"
+        );
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::digest::Hasher;
 use crate::failure::{interrupted, missing, too_large, unreadable, unwritable, wrong_digest};
 use crate::packed::hash;
+use crate::unused::put_again;
 use crate::verified::{State, Verified};
 use crate::{Digest, Download, Limits, PackageStore, Packed, Pending, StoreOptions, Stored};
 
@@ -64,7 +65,12 @@ impl DirectoryStore {
 
     /// Where the package of this digest is, or would be.
     pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
-        self.folder.join(format!("{digest}{ENDING}"))
+        path_in(&self.folder, digest)
+    }
+
+    /// The directory.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Whether a package is here, and is what its digest says. Reads it to the end, unless this store, or what it was cloned from, has
@@ -103,6 +109,11 @@ impl DirectoryStore {
             unsynced: 0,
         })
     }
+}
+
+/// Where the package of this digest is, or would be, in a store's directory.
+pub(crate) fn path_in(folder: &Path, digest: &Digest) -> PathBuf {
+    folder.join(format!("{digest}{ENDING}"))
 }
 
 /// What putting a package takes.
@@ -220,6 +231,10 @@ impl PackageStore for DirectoryStore {
         Box::pin(async move {
             // One that is damaged is replaced.
             if self.has_whole(package.digest()).await? {
+                let path = self.path(package.digest());
+                // It is not taken for one that nothing needs. One that another user has put stays as old as it is.
+                let noting = tokio::task::spawn_blocking(move || put_again(&path)).await;
+                let _ = noting.map_err(interrupted)?;
                 return Ok(());
             }
             let mut incoming = self.receive(*package.digest()).await?;

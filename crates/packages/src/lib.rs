@@ -57,6 +57,7 @@ mod limits;
 mod manifest;
 mod packed;
 mod unpack;
+mod unused;
 
 mod options;
 mod store;

@@ -130,6 +130,8 @@ pub use launch::LaunchPlan;
 pub use local::Local;
 pub use logs::{LogFile, LogPiece, LogRange, LogRequest};
 pub use programs::{CachedPrograms, Programs, Unpacked};
-pub use runner::{KEEPS_MEMORY, Runner, RunnerConfig, UNATTENDED};
+pub use runner::{
+    KEEPS_MEMORY, Runner, RunnerConfig, UNATTENDED, abandoned_jobs, forget_abandoned,
+};
 pub use schedulers::{HOSTS, LOCAL, Schedulers, no_such_scheduler};
 pub use slurm::{SLURM_OPTIONS, Slurm, SlurmConfig, slurm_options};

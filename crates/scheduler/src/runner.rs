@@ -4,6 +4,7 @@
 //! container's, how it ended (`runner/records.rs`, `runner/process.rs`). So a runner that is started again, or another
 //! one beside it, finds everything; locks on folders keep two of them from starting the same container twice.
 
+mod abandoned;
 mod ending;
 pub(crate) mod folders;
 pub(crate) mod forget;
@@ -37,6 +38,7 @@ use folders::JobFolder;
 use limits::Limits;
 use records::RunFile;
 
+pub use abandoned::{abandoned_jobs, forget_abandoned};
 pub use gate::{KEEPS_MEMORY, UNATTENDED};
 pub(crate) use job::{RunnerJob, superseded};
 pub(crate) use placed::Held;

@@ -35,6 +35,7 @@ impl HostStart {
             format!("cluster.state={}", cluster.state),
             format!("cluster.directory={}", cluster.directory.display()),
             format!("cluster.packages={}", cluster.packages),
+            format!("cluster.packages_size={}B", cluster.packages_bytes),
             format!("cluster.cache_size={}B", cluster.cache_bytes),
             format!("cluster.package_size={}B", cluster.package_bytes),
             format!("cluster.unpacked_size={}B", cluster.unpacked_bytes),
@@ -132,6 +133,7 @@ mod tests {
         let chosen = [
             "cluster.name=harbour",
             "cluster.cache_size=1500000B",
+            "cluster.packages_size=7MiB",
             "cluster.package_size=3MiB",
             "cluster.unpacked_size=5GiB",
             "cluster.vertex_instances=7",
