@@ -206,7 +206,14 @@ impl Attended {
                 same.streams.push(stream);
                 continue;
             }
-            let is_there = std::fs::metadata(path).is_ok_and(|there| there.ino() == inode);
+            // The parent may have rotated the file since this process was started.
+            let oldest = match role {
+                Role::Follows => start.bounds.files,
+                _ => 0,
+            };
+            let is_at =
+                |age| std::fs::metadata(files.aged(age)).is_ok_and(|there| there.ino() == inode);
+            let is_there = (0..=oldest).any(is_at);
             if is_there {
                 all.push(Attended {
                     files,

@@ -141,7 +141,8 @@ impl OutputFiles {
 
     /// Records the position at which a file begins.
     pub(crate) fn record(&self, inode: u64, at: u64) -> io::Result<()> {
-        let scratch = self.beside("at.new");
+        // The container and its host may record at the same time.
+        let scratch = self.beside(&format!("at.{}.new", std::process::id()));
         std::fs::write(&scratch, format!("{inode} {at}\n"))?;
         std::fs::rename(&scratch, self.beside("at"))
     }

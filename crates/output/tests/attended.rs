@@ -33,6 +33,10 @@ fn main() {
             a_child_follows,
         ),
         (
+            "a_child_whose_file_was_rotated_before_it_began_goes_on_in_the_new_file",
+            a_late_child_follows,
+        ),
+        (
             "standard_output_and_standard_error_may_go_to_one_file",
             one_file_for_both,
         ),
@@ -83,11 +87,16 @@ fn print(what: &str) {
 }
 
 fn start(folder: &Path, what: &str, stderr: &str) -> Child {
+    start_on(open(folder, "out"), folder, what, stderr)
+}
+
+fn open(folder: &Path, name: &str) -> File {
+    let output = OutputFiles::new(folder, name);
+    output.open(&BOUNDS).expect("opened")
+}
+
+fn start_on(stdout: File, folder: &Path, what: &str, stderr: &str) -> Child {
     let path = |name: &str| -> PathBuf { folder.join(name) };
-    let open = |name: &str| -> File {
-        let output = OutputFiles::new(folder, name);
-        output.open(&BOUNDS).expect("opened")
-    };
     let start = OutputStart {
         stdout: path("out"),
         stderr: path(stderr),
@@ -98,8 +107,8 @@ fn start(folder: &Path, what: &str, stderr: &str) -> Child {
         .env(PRINTS, what)
         .env(OUTPUT_VARIABLE, start.to_variable().expect("text"))
         .stdin(Stdio::piped())
-        .stdout(open("out"))
-        .stderr(open(stderr));
+        .stdout(stdout)
+        .stderr(open(folder, stderr));
     command.spawn().expect("started")
 }
 
@@ -172,6 +181,23 @@ fn a_child_follows() {
     assert_eq!(lines.last().map(String::as_str), Some("the last line"));
     let whole = lines.iter().filter(|it| **it == line).count();
     assert_eq!(whole, lines.len() - 1, "a line is torn");
+}
+
+fn a_late_child_follows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let stdout = open(folder.path(), "out");
+    std::fs::rename(at("out"), at("out.1")).expect("rotated");
+    let new = File::create(at("out")).expect("made");
+    let mut child = start_on(stdout, folder.path(), "follows 0", "err");
+    let mut input = child.stdin.take().expect("an input");
+    wait_until("it writes to the old file", || {
+        writeln!(&input, "a line").expect("told");
+        new.metadata().expect("looked at").len() > 0
+    });
+    writeln!(input, "the last line").expect("told");
+    drop(input);
+    assert!(child.wait().expect("ended").success());
 }
 
 fn one_file_for_both() {
