@@ -49,7 +49,10 @@ impl Permissions {
     /// If it can't be looked at.
     pub fn of(path: &Path) -> io::Result<Option<Self>> {
         match fs::metadata(path) {
-            Ok(found) if found.is_file() => Ok(Some(Permissions::from(&found))),
+            Ok(found) if found.is_file() => Ok(Some(Permissions {
+                mode: mode_without_acl(path, found.mode() & KEPT),
+                ..Permissions::from(&found)
+            })),
             Ok(_) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -103,6 +106,35 @@ impl From<&Metadata> for Permissions {
     }
 }
 
+/// The name of the attribute with an access control list, and its largest size that is read.
+const ACL: &str = "system.posix_acl_access";
+const LARGEST_ACL: usize = 4096;
+
+/// Returns the mode of the file at `path` without its access control list. With one, the bits of the group are the list's mask:
+/// they say what named users and groups may do at most, and the owning group may have less.
+fn mode_without_acl(path: &Path, mode: u32) -> u32 {
+    let mut list = [0; LARGEST_ACL];
+    match rustix::fs::getxattr(path, ACL, &mut list[..]) {
+        Ok(length) => match group_of_acl(&list[..length]) {
+            Some(group) => (mode & !0o070) | (mode & (group << 3)),
+            None => without_group(mode),
+        },
+        Err(rustix::io::Errno::RANGE) => without_group(mode),
+        // It has none.
+        Err(_) => mode,
+    }
+}
+
+/// Returns the rights of the owning group in an access control list, before the mask; `None` if there are none. Behind four bytes
+/// with a version, the list has entries of eight bytes: the tag, the rights, and a number of a user or group.
+fn group_of_acl(list: &[u8]) -> Option<u32> {
+    const OWNING_GROUP: u16 = 4;
+    let entries = list.get(4..)?.chunks_exact(8);
+    let number = |entry: &[u8], at: usize| u16::from_le_bytes([entry[at], entry[at + 1]]);
+    let mut groups = entries.filter(|entry| number(entry, 0) == OWNING_GROUP);
+    groups.next().map(|entry| u32::from(number(entry, 2) & 7))
+}
+
 /// Returns a mode in which the group has no more than both it and all others had.
 fn without_group(mode: u32) -> u32 {
     let others = (mode & 0o007) << 3;
@@ -153,6 +185,37 @@ mod tests {
         let found = file.metadata().unwrap();
         assert_eq!((found.uid(), found.gid()), (12_345, 12_346));
         assert_eq!(found.mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn the_owning_group_gets_no_more_than_an_access_control_list_gave_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = folder.path().join("old");
+        with_mode(&old, 0o600);
+        // u::rw-, u:1000:r--, g::---, m::r--, o::---
+        let entries: [(u16, u16, u32); 5] = [
+            (1, 6, u32::MAX),
+            (2, 4, 1000),
+            (4, 0, u32::MAX),
+            (16, 4, u32::MAX),
+            (32, 0, u32::MAX),
+        ];
+        let mut list = 2u32.to_le_bytes().to_vec();
+        for (tag, rights, id) in entries {
+            list.extend(tag.to_le_bytes());
+            list.extend(rights.to_le_bytes());
+            list.extend(id.to_le_bytes());
+        }
+        let flags = rustix::fs::XattrFlags::empty();
+        if rustix::fs::setxattr(&old, ACL, &list, flags).is_err() {
+            eprintln!("SKIPPED: the file system has no access control lists");
+            return;
+        }
+        assert_eq!(fs::metadata(&old).unwrap().mode() & KEPT, 0o640);
+        let file = File::create(folder.path().join("new")).unwrap();
+        let permissions = Permissions::of(&old).unwrap().unwrap();
+        permissions.give_to(&file).unwrap();
+        assert_eq!(file.metadata().unwrap().mode() & KEPT, 0o600);
     }
 
     #[test]
