@@ -118,6 +118,8 @@ impl Log {
     }
 
     fn write(&mut self, line: &[u8]) -> io::Result<bool> {
+        // Other processes may append to the file too.
+        self.length = self.length.max(self.file.metadata()?.len());
         let length = self.length.saturating_add(line.len() as u64);
         if length > self.most_bytes {
             // A shorter letter behind it could fit: but then the file would say nothing of the gap.
@@ -240,6 +242,23 @@ mod tests {
             }
             assert_eq!(letters.unwritten(), run - 1);
         }
+        assert_eq!(fs::metadata(&path).unwrap().len(), 3 * line);
+    }
+
+    #[test]
+    fn several_writers_of_a_file_share_its_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bad.jsonl");
+        let line = 1 + "{\"vertex\":\"v\",\"origin\":\"in:1\",\"reason\":\"bad\",\"raw\":\"text\"}"
+            .len() as u64;
+        let writers = [(); 2].map(|()| to_bounded_file(&path, 3 * line).unwrap());
+        for letters in writers.iter().cycle().take(6) {
+            letters
+                .handle(OnError::DeadLetter, || letter(b"text"))
+                .unwrap();
+        }
+        let unwritten: u64 = writers.iter().map(DeadLetters::unwritten).sum();
+        assert_eq!(unwritten, 3);
         assert_eq!(fs::metadata(&path).unwrap().len(), 3 * line);
     }
 

@@ -136,21 +136,34 @@ fn file_of(path: &Path, job: &str, container: Option<u32>) -> Result<PathBuf> {
     let text = path.to_string_lossy();
     let number = container.unwrap_or(0).to_string();
     if text.contains(CONTAINER) {
-        return Ok(PathBuf::from(text.replace(CONTAINER, &number)));
+        let file = PathBuf::from(text.replace(CONTAINER, &number));
+        file.parent().map_or(Ok(()), make_folder)?;
+        return Ok(file);
     }
     if container.is_none() {
         return Ok(path.to_path_buf());
     }
-    fs::create_dir_all(path).map_err(|error| {
-        let what = format!("cannot make the folder of dead letters {}", path.display());
+    make_folder(path)?;
+    let job = job.replace('/', "_");
+    Ok(path.join(format!("{job}-{number}.jsonl")))
+}
+
+fn make_folder(folder: &Path) -> Result<()> {
+    // A file in the working directory has a parent without a name.
+    if folder.as_os_str().is_empty() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder).map_err(|error| {
+        let what = format!(
+            "cannot make the folder of dead letters {}",
+            folder.display()
+        );
         Error::new(ErrorCode::WriteFailed, what)
             .because(error)
             .hint(
                 "on a cluster dead_letters names a folder, or a file with {container} in its name",
             )
-    })?;
-    let job = job.replace('/', "_");
-    Ok(path.join(format!("{job}-{number}.jsonl")))
+    })
 }
 
 #[cfg(test)]
@@ -207,7 +220,11 @@ mod tests {
         assert_eq!(file(None), bad);
         assert_eq!(file(Some(3)), bad.join("words-3.jsonl"));
         assert!(bad.is_dir());
-        let named = file_of(Path::new("/x/{container}.jsonl"), "words", Some(3)).unwrap();
-        assert_eq!(named, Path::new("/x/3.jsonl"));
+        let named = folder.path().join("new/{container}.jsonl");
+        let named = file_of(&named, "words", Some(3)).unwrap();
+        assert_eq!(named, folder.path().join("new/3.jsonl"));
+        assert!(folder.path().join("new").is_dir());
+        let named = file_of(Path::new("{container}.jsonl"), "words", Some(3)).unwrap();
+        assert_eq!(named, Path::new("3.jsonl"));
     }
 }
