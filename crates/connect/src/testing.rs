@@ -178,8 +178,18 @@ impl<T: Send + 'static> Driven<T> {
 
     /// All that it remembers; what it has emitted counts as delivered.
     pub fn cut(&mut self) -> Result<StateChunk> {
-        while !self.processor.on_epoch(Epoch(1), &mut self.outbox)?.done {}
-        cut_of(&mut *self.processor, Cut::full(Epoch(1)))
+        self.cut_as(Cut::full(Epoch(1)))
+    }
+
+    /// Ends an epoch and takes this cut.
+    pub fn cut_as(&mut self, cut: Cut) -> Result<StateChunk> {
+        while !self.processor.on_epoch(cut.epoch, &mut self.outbox)?.done {}
+        cut_of(&mut *self.processor, cut)
+    }
+
+    pub fn commit(&mut self, epoch: Epoch) -> Result<()> {
+        while !self.processor.on_epoch_committed(epoch)?.done {}
+        Ok(())
     }
 
     pub fn give_back(&mut self, chunk: &StateChunk) -> Result<()> {

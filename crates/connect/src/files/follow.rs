@@ -12,12 +12,14 @@ use std::time::Duration;
 use ardea_core::instance_state as kept;
 use ardea_core::{
     Cut, CutDraft, CutWriter, Epoch, Error, ErrorCode, FileUse, Instance, InstanceContext,
-    Isolation, Outbox, Processor, Progress, RestoredState, Result, Source, StateShape, Unbounded,
+    Isolation, Outbox, Parallelism, Processor, Progress, RestoredState, Result, Source, StateShape,
+    Unbounded,
 };
 use serde::{Deserialize, Serialize};
 
 use super::list::cannot_read;
 use super::read::FileSource;
+use crate::OnDamage;
 use crate::decompressed::Damage;
 use crate::format::Decode;
 use crate::intake::{Intake, READ_SIZE, Reading, Turn};
@@ -40,6 +42,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 ///   also by a writer that has written more since), it is read from its beginning.
 /// * One plain file at a time: a directory, or a compressed file, fails the job at its start, and so does a file that isn't there,
 ///   unless it is to be [waited for](Self::wait_for_file).
+/// * The source's `suffix`, `parallelism` and `on_damage(OnDamage::Keep)` fail the job at its start: they mean nothing for such a file.
 /// * A job that drains reads no further, and delivers what it has read, an unfinished last line too. In a job that keeps its state such a
 ///   line stays in the file, and comes when the job goes on.
 /// * A job that keeps its state goes on with the line that comes next. A file that was rotated meanwhile is looked for beside its old name, and
@@ -92,13 +95,14 @@ impl<T: Send + 'static, D: Decode<T>> FollowSource<T, D> {
     /// The source, for a pipeline.
     pub fn build(self) -> Source<T, Unbounded> {
         let start = self.start;
+        let unfit = unfit_setting(&self.source);
         let FileSource { path, reading, .. } = self.source;
         let name = format!("follow {}", path.display());
         let files = vec![FileUse::Reads(path.clone())];
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
             Ok(Box::new(FollowP::<T, D>::new(
                 path.clone(),
-                start,
+                (start, unfit),
                 instance,
                 &reading,
             )))
@@ -113,6 +117,19 @@ impl<T: Send + 'static, D: Decode<T>> From<FollowSource<T, D>> for Source<T, Unb
     fn from(source: FollowSource<T, D>) -> Self {
         source.build()
     }
+}
+
+/// The reason why a setting of the source does not fit a followed file.
+fn unfit_setting<T, D>(source: &FileSource<T, D>) -> Option<&'static str> {
+    if source.suffix.is_some() {
+        return Some("one file is followed, and `suffix` chooses among those of a directory");
+    }
+    if source.parallelism != Parallelism::ONE {
+        return Some("one file is followed, which one instance reads");
+    }
+    (source.reading.on_damage == Some(OnDamage::Keep)).then_some(
+        "a followed file has no end, so `on_damage` can't keep what comes before its damage",
+    )
 }
 
 /// What the reader is doing.
@@ -131,6 +148,8 @@ enum Stage {
 struct FollowP<T, D> {
     path: PathBuf,
     start: Start,
+    /// A setting that does not fit, and why.
+    unfit: Option<&'static str>,
     instance: Instance,
     intake: Intake<T, D>,
     stage: Stage,
@@ -178,10 +197,16 @@ enum Kept {
 }
 
 impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
-    fn new(path: PathBuf, start: Start, instance: Instance, reading: &Reading<D>) -> Self {
+    fn new(
+        path: PathBuf,
+        (start, unfit): (Start, Option<&'static str>),
+        instance: Instance,
+        reading: &Reading<D>,
+    ) -> Self {
         FollowP {
             path,
             start,
+            unfit,
             instance,
             intake: Intake::new(reading, READ_SIZE),
             stage: Stage::Awaiting,
@@ -376,6 +401,9 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         self.keeps_state = context.guarantee.keeps_state();
         if !self.instance.owns(0) {
             return Ok(());
+        }
+        if let Some(why) = self.unfit {
+            return Err(self.refused(why, "leave that setting out"));
         }
         let suffix = self.path.extension().unwrap_or_default();
         if suffix == "gz" || suffix == "zst" {

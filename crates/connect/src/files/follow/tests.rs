@@ -143,6 +143,25 @@ fn a_file_that_is_not_there_yet_can_be_waited_for() {
 }
 
 #[test]
+fn settings_that_mean_nothing_for_one_file_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    append(&path, "a\n");
+    let source = || lines(&path);
+    for (source, why) in [
+        (source().suffix(".log"), "`suffix`"),
+        (source().parallelism(2), "one instance"),
+        (source().on_damage(crate::OnDamage::Keep), "`on_damage`"),
+    ] {
+        let error = Driven::<String>::new(source.follow(), context("s"))
+            .err()
+            .expect(why);
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+        assert!(says(&error, &[why]), "{error}");
+    }
+}
+
+#[test]
 fn a_header_cannot_be_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.csv");

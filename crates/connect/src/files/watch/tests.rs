@@ -1,11 +1,12 @@
 //! Watching a directory: files that appear, vanish, are replaced, over several lives of a job.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
-use ardea_core::{ErrorCode, StateChunk};
+use ardea_core::{Cut, Epoch, ErrorCode, StateChunk};
 use ardea_testkit::SourceTest;
 
 use super::*;
@@ -207,6 +208,56 @@ fn over_many_lives_each_line_comes_once() {
     all.sort();
     expected.sort();
     assert_eq!(all, expected);
+}
+
+/// Entries of a state by their names and keys.
+type Entries = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+
+/// Lays a cut over what was there.
+fn lay(mut entries: Entries, chunk: &StateChunk) -> Entries {
+    for entry in chunk {
+        let place = (entry.state.to_string(), entry.key.to_vec());
+        match entry.value {
+            Some(value) => entries.insert(place, value.to_vec()),
+            None => entries.remove(&place),
+        };
+    }
+    entries
+}
+
+#[test]
+fn changes_laid_over_a_committed_cut_are_the_whole_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut driven = resumed(dir.path(), None);
+    let mut cuts = vec![lay(Entries::new(), &driven.cut().unwrap())];
+    driven.commit(Epoch(1)).unwrap();
+    let mut committed = 1;
+    for round in 0..60u64 {
+        let name = format!("{}", round * 7 % 11);
+        let path = dir.path().join(&name);
+        match round % 4 {
+            0 | 1 => publish(dir.path(), &name, "x\n".repeat(round as usize % 5 * 40)),
+            2 if path.exists() => fs::remove_file(path).unwrap(),
+            _ => {}
+        }
+        for _ in 0..round % 7 {
+            let _ = driven.step().unwrap();
+        }
+        let epoch = round + 2;
+        let changes = Cut::changes(Epoch(epoch), Epoch(committed));
+        let changes = driven.cut_as(changes).unwrap();
+        let before = cuts[committed as usize - 1].clone();
+        let whole = lay(before, &changes);
+        let full = driven.cut_as(Cut::full(Epoch(epoch))).unwrap();
+        assert_eq!(whole, lay(Entries::new(), &full), "round {round}");
+        cuts.push(whole);
+        // It hears late of some commits, and never of others.
+        if round % 3 == 2 {
+            committed = epoch - round % 2;
+            driven.commit(Epoch(committed)).unwrap();
+        }
+    }
+    assert!(cuts.iter().any(|cut| cut.len() > 5));
 }
 
 #[test]

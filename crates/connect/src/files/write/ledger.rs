@@ -134,6 +134,8 @@ struct Pending {
     length: u64,
     /// The epoch whose cut was the first to speak of it.
     since: Option<Epoch>,
+    /// True once the disk has its content.
+    is_synced: bool,
 }
 
 /// What a sink goes on with.
@@ -218,6 +220,7 @@ impl Ledger {
             whole,
             length,
             since: None,
+            is_synced: false,
         });
         Ok(())
     }
@@ -289,9 +292,10 @@ impl Ledger {
 
     fn sync(&mut self, open: Option<&PartFile>) -> Result<()> {
         open.map_or(Ok(()), PartFile::sync_sealed)?;
-        self.pending
-            .iter()
-            .try_for_each(|pending| pending.whole.sync())?;
+        for pending in self.pending.iter_mut().filter(|it| !it.is_synced) {
+            pending.whole.sync()?;
+            pending.is_synced = true;
+        }
         if std::mem::take(&mut self.has_new_names) {
             // Parts lie where their files will.
             let parts = self
@@ -363,6 +367,7 @@ impl Ledger {
                     whole,
                     length: file.length,
                     since: Some(epoch),
+                    is_synced: false,
                 }));
             }
             match kept.open {
