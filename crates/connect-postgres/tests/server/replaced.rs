@@ -47,6 +47,8 @@ fn a_table_that_is_not_the_one_that_was_read_before_fails_the_source() {
     for (number, (change, why)) in [
         ("drop table TABLE; create table TABLE (id bigint primary key, name text, price numeric); REFILL", "dropped and created again"),
         ("truncate TABLE; REFILL", "is another one"),
+        // Nothing tells a rewritten table whose rows look otherwise from one with other rows.
+        ("alter table TABLE add column more double precision default random()", "is another one"),
         ("truncate TABLE", "is missing"),
         ("delete from TABLE; insert into TABLE values (-300, 'new', 1), (-299, 'new', 2)", "ends before the key"),
     ]
@@ -63,7 +65,7 @@ fn a_table_that_is_not_the_one_that_was_read_before_fails_the_source() {
         ask(&url, &change.replace("REFILL", refill).replace("TABLE", &table));
         expect_replaced(go_on(&source(OnLostPosition::Fail), &kept), why);
         let behind = go_on(&source(OnLostPosition::Continue), &kept).unwrap();
-        assert_eq!(behind, if number < 2 { 200 } else { 0 });
+        assert_eq!(behind, if number < 3 { 200 } else { 0 });
     }
 }
 
