@@ -10,13 +10,16 @@ use memchr::memchr;
 
 use crate::format::Framing;
 use crate::place::{Passed, Place};
-pub(crate) use fault::Fault;
 use fault::hole;
+pub(crate) use fault::{Fault, refuse_hole};
 use quotes::QuoteScan;
 use recovery::Recovery;
 
 /// The number of bytes of a frame over the limit that are kept for its dead letter.
 pub(crate) const KEPT_OF_OVERLONG: usize = 4096;
+
+/// The mark that a text may begin with; it is no part of the text.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Room beyond the limit, so that a frame at the limit still leaves some to read into.
 const SLACK: usize = 64 << 10;
@@ -332,6 +335,12 @@ impl Framer {
             return self.pass_over(horizon);
         }
         if !is_last {
+            return None;
+        }
+        let is_first = self.passed.count == 0 && self.start == 0;
+        if is_first && self.buffer[..horizon] == *BYTE_ORDER_MARK {
+            // A file of no lines.
+            self.start = horizon;
             return None;
         }
         if self.has_zeros

@@ -12,7 +12,7 @@ use ardea_core::{
 use crate::OnDamage;
 use crate::decompressed::Damage;
 use crate::format::Decode;
-use crate::framer::{Framer, Limits};
+use crate::framer::{BYTE_ORDER_MARK, Framer, Limits};
 use crate::place::{Passed, Place};
 
 /// The longest frame that is taken unless the source says otherwise: 16 MiB.
@@ -23,8 +23,6 @@ const DEFAULT_MAX_QUOTED: usize = 1 << 20;
 
 /// How much is read at a time from files and standard input.
 pub(crate) const READ_SIZE: usize = 256 << 10;
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// How a source decodes: the part of its settings that every byte source has.
 #[derive(Clone, Debug)]
@@ -435,7 +433,59 @@ fn content(mut frame: &[u8], line: u64) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Lines;
+    use crate::format::{Csv, JsonLines, Lines};
+
+    /// The records of a stream that comes byte by byte, each of which is looked at before the next one comes.
+    fn byte_by_byte<T: Send + 'static, D: Decode<T>>(decoder: D, bytes: &[u8]) -> Vec<T> {
+        let mut intake = Intake::new(&Reading::new(decoder), 64);
+        intake.begin("x");
+        let mut outbox = Outbox::new(1, 10);
+        let mut lane = outbox.lane(Ordinal::FIRST).unwrap();
+        for byte in bytes {
+            intake.fill(&mut &[*byte][..]).unwrap();
+            assert!(intake.deliver(&mut lane).unwrap());
+        }
+        intake.end();
+        assert!(intake.deliver(&mut lane).unwrap());
+        assert!(intake.bad_header().is_none());
+        assert_eq!(intake.bad.context().metrics.snapshot().bad, 0);
+        let count = lane.rows().len();
+        lane.rows()
+            .drain_front(count)
+            .map(|(value, _)| value)
+            .collect()
+    }
+
+    #[test]
+    fn a_byte_order_mark_that_comes_byte_by_byte_is_left_out_and_one_alone_is_no_record() {
+        #[derive(serde::Deserialize, PartialEq, Debug)]
+        struct Row {
+            a: u8,
+        }
+        let marked = |text: &str| format!("\u{feff}{text}").into_bytes();
+        assert_eq!(byte_by_byte(Lines, &marked("a\n")), ["a"]);
+        assert_eq!(
+            byte_by_byte::<Row, _>(JsonLines, &marked("{\"a\":1}")),
+            [Row { a: 1 }]
+        );
+        for text in [
+            "a,b\n1,2\n",
+            "\"a\",\"b\"\n1,2",
+            "\"a\",\"b\nc\"\r\n1,\"2\"\r\n",
+        ] {
+            assert_eq!(
+                byte_by_byte::<Row, _>(Csv::new(), &marked(text)),
+                [Row { a: 1 }],
+                "{text}"
+            );
+        }
+        for alone in [&b""[..], &marked("")] {
+            assert!(byte_by_byte(Lines, alone).is_empty());
+            assert!(byte_by_byte::<Row, _>(JsonLines, alone).is_empty());
+            assert!(byte_by_byte::<Row, _>(Csv::new(), alone).is_empty());
+        }
+        assert_eq!(byte_by_byte(Lines, &marked("\n")), [""]);
+    }
 
     #[test]
     fn marks_and_carriage_returns_are_not_part_of_the_text() {

@@ -70,7 +70,9 @@ impl Way {
             Compression::None => Way::Plain(file),
             Compression::Gzip => Way::Gzip(GzEncoder::new(file, flate2::Compression::default())),
             Compression::Zstd => {
-                Way::Zstd(zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)?)
+                let mut encoder = zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)?;
+                encoder.include_checksum(true)?;
+                Way::Zstd(encoder)
             }
         })
     }

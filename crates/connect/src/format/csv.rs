@@ -3,8 +3,9 @@
 mod encode;
 
 use std::fmt;
+use std::ops::Range;
 
-use csv::ByteRecord;
+use csv::{ByteRecord, StringRecord};
 use csv_core::{ReadRecordResult, Terminator};
 use serde::de::DeserializeOwned;
 
@@ -19,7 +20,8 @@ use encode::Writing;
 ///
 /// What is written reads back as it was. A record that CSV cannot hold is refused: one with a map or with nested records, one
 /// whose fields have other names than the header, one with `Some` of an empty text, which reads as `None` (see
-/// [`empty_as_none`](Self::empty_as_none)), one with an enum's variant that has content. Records without field names, such as
+/// [`empty_as_none`](Self::empty_as_none)), one with an enum's variant that has content, one whose text has sixteen zero bytes in a
+/// row. A text of several lines and more than 1 MiB takes a reader with a greater [`max_quoted`](crate::files::FileSource::max_quoted). Records without field names, such as
 /// tuples, are written without a header, and read [without one](Self::without_header).
 ///
 /// ```
@@ -103,10 +105,71 @@ impl fmt::Debug for Csv {
 /// The parser, its scratch space and the header of the stream at hand.
 struct Reading {
     parser: csv_core::Reader,
+    delimiter: u8,
     fields: Vec<u8>,
     ends: Vec<usize>,
-    record: ByteRecord,
-    header: Option<ByteRecord>,
+    record: Record,
+    header: Option<Record>,
+}
+
+/// One record twice: fields of UTF-8 are checked once and read as text, others are read as bytes.
+#[derive(Clone, Default)]
+struct Record {
+    text: StringRecord,
+    bytes: ByteRecord,
+    is_text: bool,
+}
+
+impl Record {
+    /// Takes the fields that end at these offsets of `bytes`, with `gap` bytes between any two.
+    #[inline]
+    fn set(&mut self, bytes: &[u8], ends: &[usize], gap: usize) {
+        self.text.clear();
+        self.is_text = str::from_utf8(bytes).is_ok_and(|text| {
+            let mut fields = fields(ends, gap);
+            // A delimiter that is not ASCII, or a field of quotes, may cut a character in two.
+            fields.all(|place| text.get(place).map(|it| self.text.push_field(it)).is_some())
+        });
+        if !self.is_text {
+            self.bytes.clear();
+            fields(ends, gap).for_each(|place| self.bytes.push_field(&bytes[place]));
+        }
+    }
+
+    /// Makes the bytes of a record that was taken as text.
+    fn with_bytes(mut self) -> Self {
+        if self.is_text {
+            self.bytes = self.text.as_byte_record().clone();
+        }
+        self
+    }
+
+    fn len(&self) -> usize {
+        match self.is_text {
+            true => self.text.len(),
+            false => self.bytes.len(),
+        }
+    }
+
+    /// `header` has its bytes in any case.
+    fn deserialize<T: DeserializeOwned>(&self, header: Option<&Record>) -> csv::Result<T> {
+        if self.is_text && header.is_none_or(|header| header.is_text) {
+            return self.text.deserialize(header.map(|header| &header.text));
+        }
+        let bytes = match self.is_text {
+            true => self.text.as_byte_record(),
+            false => &self.bytes,
+        };
+        bytes.deserialize(header.map(|header| &header.bytes))
+    }
+}
+
+/// The places of the fields that end at these offsets, with `gap` bytes between any two.
+#[inline]
+fn fields(ends: &[usize], gap: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    ends.iter()
+        .map(move |&end| std::mem::replace(&mut start, end + gap)..end)
 }
 
 impl Reading {
@@ -118,16 +181,34 @@ impl Reading {
                 // The frame has lost its newline; a carriage return inside it is data.
                 .terminator(Terminator::Any(b'\n'))
                 .build(),
+            delimiter: options.delimiter,
             fields: vec![0; 1024],
-            ends: vec![0; 64],
-            record: ByteRecord::new(),
+            ends: Vec::new(),
+            record: Record::default(),
             header: None,
         }
     }
 
     /// Parses one frame into `self.record`.
-    fn parse(&mut self, mut frame: &[u8]) {
+    #[inline]
+    fn parse(&mut self, frame: &[u8]) {
+        self.ends.clear();
+        for at in memchr::memchr2_iter(self.delimiter, QUOTE, frame) {
+            if frame[at] == QUOTE {
+                return self.parse_quoted(frame);
+            }
+            self.ends.push(at);
+        }
+        self.ends.push(frame.len());
+        self.record.set(frame, &self.ends, 1);
+    }
+
+    fn parse_quoted(&mut self, mut frame: &[u8]) {
+        self.ends.resize(self.ends.capacity().max(64), 0);
         self.parser.reset();
+        // A blank line: else the parser takes a byte order mark for the beginning of a stream, and leaves it out.
+        self.parser
+            .read_record(b"\n", &mut self.fields, &mut self.ends);
         let (mut written, mut fields) = (0, 0);
         loop {
             let (result, read, out, ended) = self.parser.read_record(
@@ -146,12 +227,8 @@ impl Reading {
                 ReadRecordResult::Record | ReadRecordResult::End => break,
             }
         }
-        self.record.clear();
-        let mut start = 0;
-        for &end in &self.ends[..fields] {
-            self.record.push_field(&self.fields[start..end]);
-            start = end;
-        }
+        self.record
+            .set(&self.fields[..written], &self.ends[..fields], 0);
     }
 }
 
@@ -195,7 +272,7 @@ impl<T: DeserializeOwned> Decode<T> for Csv {
         let Reading { record, header, .. } = &mut **reading;
         if options.header {
             let Some(header) = header else {
-                *header = Some(record.clone());
+                *header = Some(record.clone().with_bytes());
                 return Ok(None);
             };
             if header.len() != record.len() {
@@ -237,6 +314,36 @@ mod tests {
         assert!(decode(&mut csv, b"x,1,2").is_err());
         assert!(decode(&mut csv, b"x,one").is_err());
         assert_eq!(decode(&mut csv, b"x,"), Ok(Some(("x".to_string(), None))));
+    }
+
+    #[test]
+    fn a_byte_order_mark_within_a_stream_is_data() {
+        let mut csv = Csv::new().without_header();
+        for frame in ["\u{feff}x,1", "\u{feff}x,\"1\""] {
+            let row = decode(&mut csv, frame.as_bytes());
+            assert_eq!(row, Ok(Some(("\u{feff}x".to_string(), Some(1)))), "{frame}");
+        }
+    }
+
+    #[test]
+    fn fields_that_are_no_text_do_no_harm_unless_a_text_is_wanted() {
+        #[derive(serde::Deserialize, PartialEq, Debug)]
+        struct Known {
+            n: i32,
+        }
+        let mut csv = Csv::new();
+        assert_eq!(Decode::<Known>::decode(&mut csv, b"n,t\xfft"), Ok(None));
+        for frame in [&b"1,\xff"[..], b"1,\"\xff\"", "1,ü".as_bytes()] {
+            assert_eq!(csv.decode(frame), Ok(Some(Known { n: 1 })));
+        }
+        for frame in [&b"\xff,1"[..], b"\"\xff\",1"] {
+            let refused = decode(&mut Csv::new().without_header(), frame);
+            assert!(refused.unwrap_err().contains("utf-8"));
+        }
+        // A delimiter that is no text on its own.
+        let mut csv = Csv::new().delimiter(0xfc).without_header();
+        let row = decode(&mut csv, b"a\xfc2");
+        assert_eq!(row, Ok(Some(("a".to_string(), Some(2)))));
     }
 
     #[test]

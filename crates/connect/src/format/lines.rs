@@ -4,11 +4,12 @@ use std::fmt::{Debug, Display};
 use std::io::Write;
 
 use super::{Decode, Encode};
+use crate::framer::refuse_hole;
 
 /// Lines of UTF-8 text: decoded to `String`, encoded from anything that can be displayed.
 ///
 /// A record whose text would not read back as one line is refused: one with a newline in it, or with a carriage return at its
-/// end. [`multiline`](Self::multiline) lets such texts through, for eyes and for programs that know them;
+/// end, or with sixteen zero bytes in a row. [`multiline`](Self::multiline) lets such texts through, for eyes and for programs that know them;
 /// [`JsonLines`](super::JsonLines) holds any text.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lines;
@@ -62,7 +63,7 @@ fn check_line(text: &[u8]) -> Result<(), String> {
             "its text ends with a carriage return, which would be read as a part of the line's end"
                 .to_string(),
         ),
-        None => Ok(()),
+        None => Ok(refuse_hole(text)?),
     }
 }
 
@@ -102,14 +103,14 @@ mod tests {
 
     #[test]
     fn a_text_that_is_no_single_line_is_refused_unless_several_are_wanted() {
-        for text in ["a\nb", "\n", "a\r\n", "a\r"] {
+        for text in ["a\nb", "\n", "a\r\n", "a\r", &"\0".repeat(16)] {
             let mut out = Vec::new();
             assert!(Lines.encode(&text, &mut out).is_err(), "{text:?}");
             out.clear();
             Lines.multiline().encode(&text, &mut out).unwrap();
             assert_eq!(out, format!("{text}\n").as_bytes());
         }
-        for text in ["", "a\rb", "\0", "\u{2028}", "\u{feff}a"] {
+        for text in ["", "a\rb", "\0", &"\0".repeat(15), "\u{2028}", "\u{feff}a"] {
             let mut out = Vec::new();
             Lines.encode(&text, &mut out).unwrap();
             let line = out.strip_suffix(b"\n").unwrap();

@@ -49,6 +49,18 @@ impl fmt::Display for Fault {
     }
 }
 
+/// The reason why a text does not read back if it holds what a reader takes for a hole.
+#[inline]
+pub(crate) fn refuse_hole(text: &[u8]) -> Result<(), &'static str> {
+    let is_hole = memchr::memchr(0, text).is_some() && hole(text, &mut 0).is_some();
+    match is_hole {
+        true => Err(
+            "its text has 16 zero bytes or more in a row, which readers take for a hole in the file",
+        ),
+        false => Ok(()),
+    }
+}
+
 /// Finds a hole in `bytes` and those before them. `run` is the number of zeros right before them, and becomes the number
 /// at their end.
 pub(super) fn hole(bytes: &[u8], run: &mut usize) -> Option<Fault> {

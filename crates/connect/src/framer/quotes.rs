@@ -2,9 +2,8 @@
 
 use memchr::memchr;
 
+use super::BYTE_ORDER_MARK;
 use super::fault::{Fault, hole};
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The place of the scan in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -75,6 +75,37 @@ fn a_truncated_file_is_read_from_its_beginning_and_half_a_line_is_reported() {
 }
 
 #[test]
+fn a_log_that_is_copied_and_truncated_is_read_once_also_by_a_job_that_was_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("app.log");
+    // As logrotate does it with `copytruncate`.
+    let rotate = || {
+        fs::copy(&path, dir.path().join("app.log.1")).unwrap();
+        OpenOptions::new()
+            .write(true)
+            .truncate(true)
+            .open(&path)
+            .unwrap();
+    };
+    append(&path, "1\n2\n");
+    let mut driven = resumed(lines(&path).follow(), None);
+    driven.run_until_records(2);
+    rotate();
+    driven.until_quiet();
+    append(&path, "3\n");
+    driven.run_until_records(3);
+    assert_eq!(driven.values(), ["1", "2", "3"]);
+    let cut = driven.cut().unwrap();
+    rotate();
+    append(&path, "4\n5\n");
+    let mut after = resumed(lines(&path).follow(), Some(&cut));
+    after.run_until_records(2);
+    after.until_quiet();
+    assert_eq!(after.values(), ["4", "5"]);
+    assert!(after.letters().is_empty());
+}
+
+#[test]
 fn draining_and_cancelling_end_it_while_it_waits_and_draining_delivers_half_a_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");

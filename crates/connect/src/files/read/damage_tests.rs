@@ -278,3 +278,88 @@ fn a_cut_behind_any_call_keeps_the_damage_of_a_header() {
         }
     }
 }
+
+#[test]
+fn a_gzip_file_that_is_cut_anywhere_never_reads_as_whole() {
+    let text = numbers(2000);
+    let content = gzip(text.as_bytes());
+    let last = content.len() - 20..content.len();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.gz");
+    for cut in (0..content.len()).step_by(97).chain(last) {
+        fs::write(&path, &content[..cut]).unwrap();
+        let error = Driven::start(lines(&path)).run().err();
+        let error = error.unwrap_or_else(|| panic!("{cut} of {} bytes", content.len()));
+        assert_eq!(error.code(), ErrorCode::ReadFailed);
+        assert!(error.is_permanent());
+    }
+}
+
+#[test]
+fn a_gzip_file_with_a_wrong_checksum_or_length_fails_and_says_how_much_was_read() {
+    let text = numbers(2000);
+    let content = gzip(text.as_bytes());
+    for back in 1..=8 {
+        let mut content = content.clone();
+        let at = content.len() - back;
+        content[at] ^= 1;
+        let (_dir, path) = file("x.gz", &content);
+        let error = Driven::start(lines(&path)).run().err().expect("an error");
+        let read = format!("2000 lines had been read, {} bytes", text.len());
+        assert!(says(&error, &["x.gz", "damaged", &read]), "{error}");
+    }
+}
+
+#[test]
+fn members_of_a_block_each_and_frames_without_data_are_read_whole() {
+    let text = numbers(2000);
+    let whole: Vec<&str> = text.lines().collect();
+    // As bgzip writes it: the size of each member in a field of its own, and an empty member at the end.
+    let block = |content: &[u8]| {
+        let extra = b"BC\x02\0\x1b\0".to_vec();
+        let builder = flate2::GzBuilder::new().extra(extra);
+        let mut encoder = builder.write(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap()
+    };
+    let pieces = || text.as_bytes().chunks(100);
+    let blocks = pieces().map(block).chain([block(b"")]);
+    let skippable = [&[0x5f, 0x2a, 0x4d, 0x18, 3, 0, 0, 0], &b"any"[..]].concat();
+    let frame = |content| [crate::testing::zstd(content), skippable.clone()].concat();
+    let frames = pieces().map(frame).collect::<Vec<_>>().concat();
+    for content in [blocks.collect::<Vec<_>>().concat(), frames] {
+        for padding in [0, 1, 10_240] {
+            let padded = [&content[..], &vec![0; padding]].concat();
+            let (_dir, path) = file("x", padded);
+            let mut driven = Driven::start(lines(&path));
+            assert_eq!(driven.run().unwrap().values(), whole);
+            assert!(driven.letters().is_empty());
+        }
+    }
+}
+
+#[test]
+fn damage_of_what_the_sink_has_compressed_is_noticed() {
+    use crate::files::{Compression, PartFile};
+    let text = numbers(2000);
+    let dir = tempfile::tempdir().unwrap();
+    for (name, compression) in [("x.gz", Compression::Gzip), ("x.zst", Compression::Zstd)] {
+        let path = dir.path().join(name);
+        let mut part = PartFile::create(path.clone(), compression, |_| true).unwrap();
+        part.write(text.as_bytes()).unwrap();
+        part.finish(true).unwrap();
+        let content = fs::read(&path).unwrap();
+        // The last byte is one of the checksum, or of the length.
+        for at in [content.len() / 2, content.len() - 1] {
+            let mut damaged = content.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, damaged).unwrap();
+            let error = Driven::start(lines(&path)).run().err();
+            let error = error.unwrap_or_else(|| panic!("{name}: byte {at}"));
+            assert!(
+                says(&error, &[name, "damaged", "lines had been read"]),
+                "{error}"
+            );
+        }
+    }
+}

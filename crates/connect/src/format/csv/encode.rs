@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use super::{Csv, Options};
 use crate::format::checked::{Rules, check};
 use crate::format::{Encode, NonFinite};
+use crate::framer::refuse_hole;
 
 /// The bytes that a [`csv::Writer`] has let go of; shared because the writer owns its output.
 #[derive(Clone, Default)]
@@ -155,7 +156,7 @@ impl Rules for Limits {
     fn text(&self, text: &str) -> Result<(), &'static str> {
         match self.is_first_text.replace(false) && text.starts_with('\u{feff}') {
             true => Err("its text begins with a byte order mark, which readers leave out"),
-            false => Ok(()),
+            false => refuse_hole(text.as_bytes()),
         }
     }
 
@@ -368,6 +369,16 @@ mod tests {
         assert_eq!((&back[..], refused), (&rows[1..], 1));
         let (back, refused) = there_and_back(Csv::new().empty_as_none(), &rows);
         assert_eq!((back[0].other.as_deref(), refused), (None, 0));
+    }
+
+    #[test]
+    fn a_text_that_readers_take_for_a_hole_is_set_aside() {
+        let rows = [
+            row(&"\0".repeat(16), None, None),
+            row(&"\0".repeat(15), None, None),
+        ];
+        let (back, refused) = there_and_back(Csv::new(), &rows);
+        assert_eq!((&back[..], refused), (&rows[1..], 1));
     }
 
     #[test]
