@@ -176,6 +176,14 @@ mod tests {
 
     proptest! {
         #[test]
+        fn every_finite_float_reads_back_to_its_last_digit(value in any::<f64>()) {
+            prop_assume!(value.is_finite());
+            let text = line(JsonLines, &value).unwrap();
+            let back: Option<f64> = JsonLines.decode(text.trim_end().as_bytes()).unwrap();
+            prop_assert_eq!(back.map(f64::to_bits), Some(value.to_bits()));
+        }
+
+        #[test]
         fn every_record_reads_back_or_is_refused(
             name: String, whole: Option<i64>, wide: u128, flag: Option<Option<bool>>,
             keys in prop::collection::btree_map(any::<u16>(), any::<Option<char>>(), 0..4),
