@@ -3,13 +3,14 @@
 mod damage;
 mod locate;
 mod probe;
+mod requests;
 mod survey;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::Thread;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Instance, OnLostPosition, Result, Timestamp};
@@ -18,13 +19,15 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 
 use crate::fingerprint::Fingerprint;
-use crate::lost::{Lost, Why};
+use crate::lost::Lost;
 use crate::positions::Start;
 use crate::settings::Settings;
 use crate::teller::Teller;
 use crate::topics::{PartitionId, Selection};
 use probe::Probe;
 pub(crate) use probe::is_damage;
+pub(crate) use requests::Request;
+use requests::{Open, Reports};
 pub(crate) use survey::refused;
 
 /// How long a broker may take to answer one question.
@@ -74,6 +77,13 @@ pub(crate) struct Reached {
     pub log: LogMark,
 }
 
+impl Reached {
+    /// The last offset that the log has to reach to.
+    fn furthest(&self) -> i64 {
+        self.end.map_or(self.next, |end| end.max(self.next))
+    }
+}
+
 /// What an earlier life knew of the topics.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Resumed {
@@ -98,29 +108,6 @@ pub(crate) struct News {
     /// How many these were.
     pub at_first: Option<BTreeMap<String, i32>>,
     pub failed: Option<Error>,
-}
-
-/// What the source asks for while it reads.
-#[derive(Clone, Debug)]
-pub(crate) enum Request {
-    /// The end of a log has come before the offset up to which it was to be read: do only records lack that are none?
-    End {
-        id: PartitionId,
-        next: i64,
-        end: i64,
-    },
-    /// The position was lost.
-    Lost {
-        id: PartitionId,
-        next: i64,
-        why: Why,
-    },
-    /// A batch can't be read: where does it end?
-    Damaged {
-        id: PartitionId,
-        next: i64,
-        reason: String,
-    },
 }
 
 /// Offsets that are left out, as their batch can't be read.
@@ -158,7 +145,7 @@ struct Desk {
 /// A thread that looks for partitions until this is dropped.
 pub(crate) struct Discovery {
     desk: Arc<Desk>,
-    thread: Thread,
+    thread: JoinHandle<()>,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -175,15 +162,21 @@ impl Discovery {
             .map_err(|error| {
                 Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
             })?;
-        // It ends by itself, at the latest when its last question has been answered.
-        let thread = thread.thread().clone();
         Ok(Discovery { desk, thread })
     }
 
     /// Returns what has been found since the last call.
     pub fn take_news(&self) -> Option<News> {
+        let is_over = self.thread.is_finished();
         if !self.desk.has_news.swap(false, Ordering::AcqRel) {
-            return None;
+            // Only a failure ends it, which is news.
+            return is_over.then(|| News {
+                failed: Some(Error::new(
+                    ErrorCode::Internal,
+                    "the thread that looks for partitions of Kafka has ended by itself",
+                )),
+                ..News::default()
+            });
         }
         let mut news = lock(&self.desk.news);
         let is_complete = news.is_complete;
@@ -196,14 +189,14 @@ impl Discovery {
     pub fn ask(&self, request: Request) {
         lock(&self.desk.requests).push(request);
         self.desk.has_requests.store(true, Ordering::Release);
-        self.thread.unpark();
+        self.thread.thread().unpark();
     }
 }
 
 impl Drop for Discovery {
     fn drop(&mut self) {
         self.desk.is_over.store(true, Ordering::Release);
-        self.thread.unpark();
+        self.thread.thread().unpark();
     }
 }
 
@@ -230,9 +223,12 @@ struct Search {
     /// Those that have been reported.
     known: BTreeSet<PartitionId>,
     is_complete: bool,
+    /// The time since which brokers do not know what is looked for.
     missing_since: Option<Instant>,
     refused_since: Option<Instant>,
-    requests: Vec<Request>,
+    requests: Vec<Open>,
+    /// Losses that the client has reported of partitions which were as they had been.
+    reports: BTreeMap<PartitionId, Reports>,
     probe: Option<Probe>,
     next_look: Option<Instant>,
 }
@@ -247,6 +243,7 @@ impl Search {
             missing_since: None,
             refused_since: None,
             requests: Vec::new(),
+            reports: BTreeMap::new(),
             probe: None,
             next_look: Some(Instant::now()),
         }
@@ -260,7 +257,8 @@ impl Search {
         while !desk.is_over.load(Ordering::Acquire) {
             let mut news = News::default();
             if desk.has_requests.swap(false, Ordering::AcqRel) {
-                self.requests.append(&mut lock(&desk.requests));
+                let fresh = std::mem::take(&mut *lock(&desk.requests));
+                self.requests.extend(fresh.into_iter().map(Open::new));
             }
             if self.next_look.is_some_and(|at| at <= Instant::now()) {
                 self.look_again(&mut news);
@@ -283,13 +281,23 @@ impl Search {
                 self.is_complete = true;
                 news.is_complete = true;
                 news.at_first.clone_from(&self.at_first);
-                self.next_look = self.mission.every.map(|every| Instant::now() + every);
+                // One that lies beyond all time never comes.
+                let every = self.mission.every;
+                self.next_look = every.and_then(|every| Instant::now().checked_add(every));
                 // Positions of earlier lives have all been compared.
                 self.probe = None;
             }
             Err(trouble) => {
-                self.next_look = Some(Instant::now() + RETRY_DELAY);
-                self.deal_with(trouble, news);
+                let mut since = self.missing_since.take();
+                let is_given_up = self.deal_with(trouble, &mut since, news);
+                self.missing_since = since;
+                // There may be other partitions that are gone.
+                let delay = if is_given_up {
+                    Duration::ZERO
+                } else {
+                    RETRY_DELAY
+                };
+                self.next_look = Some(Instant::now() + delay);
             }
         }
     }
@@ -307,7 +315,7 @@ impl Search {
             let before = self.mission.resumed.at_first.clone();
             self.at_first = Some(before.unwrap_or_else(|| of_now().collect()));
         }
-        self.check_counts(&counts, news)?;
+        self.check_counts(&counts)?;
         let is_bounded = self.mission.every.is_none();
         for (topic, count) in &counts {
             let first = self.at_first.as_ref().and_then(|all| all.get(&**topic));
@@ -345,24 +353,6 @@ impl Search {
     fn is_ours(&self, id: &PartitionId) -> bool {
         let number = self.mission.selection.number(&id.topic, id.number);
         self.mission.instance.owns(number)
-    }
-
-    /// Answers requests; true if some have to be asked again.
-    fn answer(&mut self, news: &mut News) -> bool {
-        for request in std::mem::take(&mut self.requests) {
-            let answered = match &request {
-                Request::End { id, next, end } => self.compare_end(id, *next, *end, news),
-                Request::Lost { id, next, why } => {
-                    self.go_on_elsewhere(id, *next, why.clone(), news)
-                }
-                Request::Damaged { id, next, reason } => self.go_on_behind(id, *next, reason, news),
-            };
-            if let Err(trouble) = answered {
-                self.requests.push(request);
-                self.deal_with(trouble, news);
-            }
-        }
-        !self.requests.is_empty()
     }
 }
 

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::discovery::LogMark;
+use crate::topics::PartitionId;
+
 /// The id of a topic that librdkafka does not know: zero.
 const NO_ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
@@ -90,6 +93,15 @@ impl Identities {
     /// Returns the leader epoch of a partition, if it is known.
     pub fn leader_epoch(&self, topic: &str, partition: i32) -> Option<i32> {
         self.lock().get(topic)?.epochs.get(&partition).copied()
+    }
+
+    /// Returns what is known of the log of a partition.
+    pub fn mark_of(&self, id: &PartitionId) -> LogMark {
+        LogMark {
+            topic_id: self.id(&id.topic),
+            leader_epoch: self.leader_epoch(&id.topic, id.number),
+            last: None,
+        }
     }
 
     /// Returns the topics that have been made anew since the last call.

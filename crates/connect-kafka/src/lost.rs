@@ -41,6 +41,20 @@ pub(crate) enum Why {
     Reported(String),
 }
 
+impl Why {
+    /// Returns whether the log is the one that was read: offsets mean in it what they meant.
+    pub fn is_of_same_log(&self) -> bool {
+        match self {
+            Why::BeyondEnd | Why::EndIsGone { .. } | Why::BelowStart | Why::Reported(_) => true,
+            Why::Replaced(_)
+            | Why::EpochWentBack { .. }
+            | Why::NoPartition { .. }
+            | Why::NoTopic
+            | Why::OtherRecord { .. } => false,
+        }
+    }
+}
+
 impl Lost {
     /// The job's failure.
     pub fn into_error(self) -> Error {

@@ -53,6 +53,8 @@ struct Slot {
     is_touched: bool,
     /// There is no such partition any more.
     is_gone: bool,
+    /// It is not read before it is known where to go on.
+    is_asked: bool,
     state: State,
 }
 
@@ -67,12 +69,22 @@ impl Slot {
             // What was known of its time is known again.
             is_touched: found.highest.is_event_time(),
             is_gone: false,
+            is_asked: false,
             state: State::Behind,
         };
         if slot.end.is_some_and(|end| slot.next >= end) {
             slot.finish();
         }
         slot
+    }
+
+    fn reached(&self) -> Reached {
+        Reached {
+            next: self.next,
+            end: self.end,
+            highest: self.highest,
+            log: self.log.clone(),
+        }
     }
 
     fn finish(&mut self) {
@@ -111,6 +123,7 @@ impl Partitions {
     pub fn add(&mut self, found: Found, is_bounded: bool) -> bool {
         self.merge.add();
         self.said_idle = None;
+        self.remember(found.highest);
         self.slots.push(Slot::new(found, is_bounded));
         self.slots
             .last()
@@ -128,10 +141,38 @@ impl Partitions {
         self.slots.iter().position(is_it)
     }
 
-    /// A partition goes on elsewhere; false if it has been read to its end.
+    /// A time that an earlier life has taken is taken again.
+    fn remember(&mut self, highest: Timestamp) {
+        let highest = self.bound.highest().max(highest);
+        self.bound = AheadBound::new(self.timing.max_ahead, highest, Clock::system());
+    }
+
+    /// Asks where a partition goes on, with what was read of it. Nothing if that has been asked, or
+    /// if nothing is left to be read.
+    pub fn ask(&mut self, index: usize) -> Option<(PartitionId, Reached)> {
+        let slot = &mut self.slots[index];
+        if slot.is_asked || slot.state == State::Done {
+            return None;
+        }
+        slot.is_asked = true;
+        Some((slot.id.clone(), slot.reached()))
+    }
+
+    /// Returns whether it has been asked where a partition goes on.
+    pub fn is_asked(&self, index: usize) -> bool {
+        self.slots[index].is_asked
+    }
+
+    /// Returns whether a partition is known to be of the topic with an id.
+    pub fn is_of(&self, index: usize, topic_id: &str) -> bool {
+        self.slots[index].log.topic_id.as_deref() == Some(topic_id)
+    }
+
+    /// A partition goes on where it is said that it does; false if that was not asked, or if it has
+    /// been read to its end.
     pub fn reset(&mut self, index: usize, found: Found) -> bool {
         let slot = &mut self.slots[index];
-        if slot.state == State::Done {
+        if !slot.is_asked || slot.state == State::Done {
             return false;
         }
         let fresh = Slot::new(found, slot.end.is_some());
@@ -291,14 +332,8 @@ impl Partitions {
 
     /// How far each is.
     pub fn reached(&self) -> impl Iterator<Item = (PartitionId, Reached)> + '_ {
-        let reached = |slot: &Slot| Reached {
-            next: slot.next,
-            end: slot.end,
-            highest: slot.highest,
-            log: slot.log.clone(),
-        };
         let slots = self.slots.iter().filter(|slot| !slot.is_gone);
-        slots.map(move |slot| (slot.id.clone(), reached(slot)))
+        slots.map(|slot| (slot.id.clone(), slot.reached()))
     }
 
     /// The offset that comes next in each.
@@ -489,7 +524,14 @@ mod tests {
         assert_eq!(mark(&partitions).topic_id.as_deref(), Some("A"));
         assert_eq!(mark(&partitions).leader_epoch, None);
         assert_eq!(partitions.of_topic("t"), [0, 1]);
+        assert!(!partitions.reset(0, found(0, 7, 9)), "it was not asked for");
+        assert_eq!(partitions.ask(0).unwrap().1.next, 1);
+        assert!(
+            partitions.ask(0).is_none(),
+            "there is one question at a time"
+        );
         assert!(partitions.reset(0, found(0, 7, 9)));
+        assert!(!partitions.is_asked(0));
         partitions.learn(&identities);
         assert_eq!(mark(&partitions).topic_id.as_deref(), Some("B"));
         assert_eq!(mark(&partitions).leader_epoch, Some(3));
@@ -504,6 +546,23 @@ mod tests {
         assert_eq!(partitions.time(SOON), said(99), "it is not waited for");
         assert_eq!(nexts(&partitions), [7]);
         assert_eq!(partitions.index(&PartitionId::new("t", 1)), None);
+    }
+
+    #[test]
+    fn a_time_that_an_earlier_life_has_taken_bounds_those_that_come_next() {
+        let far = Timestamp::MAX - Duration::from_secs(1_000_000_000);
+        let mut partitions = partitions(0, false);
+        partitions.add(
+            Found {
+                highest: far,
+                ..found(0, 7, 9)
+            },
+            false,
+        );
+        let next = far + Duration::from_secs(2);
+        assert!(partitions.message(0, 7, next));
+        let said = partitions.time(SOON).watermark;
+        assert_eq!(said, Some(Watermark(next - Duration::from_secs(1))));
     }
 
     #[test]

@@ -3,10 +3,9 @@
 use std::ops::Range;
 
 use ardea_core::Result;
-use rdkafka::Offset;
 
-use super::locate::found;
-use super::{Damaged, News, Search, Trouble};
+use super::locate::go_on_at;
+use super::{Damaged, News, Reached, Search, Trouble};
 use crate::topics::PartitionId;
 
 /// How many offsets are tried one by one. A batch that is longer may take the records of its neighbours with it, if they are damaged too.
@@ -17,21 +16,24 @@ impl Search {
     pub(super) fn go_on_behind(
         &mut self,
         id: &PartitionId,
-        next: i64,
+        reached: &Reached,
         reason: &str,
         news: &mut News,
     ) -> Result<(), Trouble> {
-        let (_, end) = self.log_of(id)?;
+        let next = reached.next;
+        let log = self.log_of(id)?;
+        let end = log.1;
         let probe = self.probe()?;
         // A batch whose checksum is wrong is passed over by the client. One that can't be unpacked is not.
         let behind = match probe.next_behind(id, next) {
             Ok(Some(behind)) => Ok(behind),
             Ok(None) => first_readable(next..end, |offset| probe.is_readable(id, offset)),
             Err(error) => Err(error),
-        }?;
+        };
+        let behind = behind?;
+        news.found.push(go_on_at(id, behind, reached, log));
         if behind == next {
             // It can be read after all.
-            news.found.push(found(id, Offset::Offset(next), next, end));
             return Ok(());
         }
         self.teller().say(&format!(
@@ -43,8 +45,6 @@ impl Search {
             offsets: next..behind,
             reason: reason.to_string(),
         });
-        news.found
-            .push(found(id, Offset::Offset(behind), behind, end));
         Ok(())
     }
 }

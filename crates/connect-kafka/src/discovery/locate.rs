@@ -8,7 +8,8 @@ use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::{ANSWER_TIMEOUT, Found, LogMark, News, Reached, Search, Trouble};
+use super::{ANSWER_TIMEOUT, Found, LogMark, News, Probe, Reached, Search, Trouble};
+use crate::fingerprint::Fingerprint;
 use crate::identity::Replaced;
 use crate::lost::{Lost, Why};
 use crate::positions::Start;
@@ -25,18 +26,15 @@ impl Search {
         if let Some(reached) = self.mission.resumed.reached.get(id).cloned() {
             let mark = self.mark_of(id, reached.log.last.is_some());
             return match self.lost(id, &reached, &mark, log)? {
-                Some(why) => self.instead(id, Some(&reached), why, log),
-                None => Ok(Found {
-                    id: id.clone(),
-                    start: Offset::Offset(reached.next),
-                    next: reached.next,
-                    end: reached.end.unwrap_or(log.1),
-                    highest: reached.highest,
-                    log: LogMark {
+                Some(why) => self.instead(id, Some(&reached), (reached.next, why), log),
+                None => {
+                    let mut found = go_on_at(id, reached.next, &reached, log);
+                    found.log = LogMark {
                         last: reached.log.last,
                         ..mark
-                    },
-                }),
+                    };
+                    Ok(found)
+                }
             };
         }
         let (start, next) = if is_new {
@@ -44,9 +42,14 @@ impl Search {
         } else {
             self.first(id, log)?
         };
-        match out_of_range(next, log) {
+        let whole = self.whole(id, next, log)?;
+        match out_of_range(next, whole) {
             Some(why) => self.instead(id, None, (next, why), log),
-            None => Ok(found(id, start, next, log.1)),
+            None => {
+                let mut found = found(id, start, next, log.1);
+                found.log = self.mark_of(id, false);
+                Ok(found)
+            }
         }
     }
 
@@ -54,6 +57,21 @@ impl Search {
     pub(super) fn log_of(&self, id: &PartitionId) -> KafkaResult<(i64, i64)> {
         let consumer = &self.mission.consumer;
         consumer.fetch_watermarks(&id.topic, id.number, ANSWER_TIMEOUT)
+    }
+
+    /// The start and the end of a log with its open transactions, if an offset lies behind what is
+    /// committed of it.
+    pub(super) fn whole(
+        &self,
+        id: &PartitionId,
+        offset: i64,
+        log: (i64, i64),
+    ) -> Result<(i64, i64), Trouble> {
+        if offset <= log.1 {
+            return Ok(log);
+        }
+        let probe = Probe::of_all(&self.mission).map_err(Trouble::Failed)?;
+        Ok(probe.log_of(id)?)
     }
 
     /// Where a partition is read from that has not been read before.
@@ -93,11 +111,7 @@ impl Search {
         let identities = self.teller().identities();
         let deadline = Instant::now() + IDENTITY_TIMEOUT;
         loop {
-            let mark = LogMark {
-                topic_id: identities.id(&id.topic),
-                leader_epoch: identities.leader_epoch(&id.topic, id.number),
-                last: None,
-            };
+            let mark = identities.mark_of(id);
             // The source's thread takes them from the client's log, if it isn't held up.
             if mark.leader_epoch.is_some() || !is_awaited || Instant::now() >= deadline {
                 return mark;
@@ -106,69 +120,46 @@ impl Search {
         }
     }
 
-    /// Compares what is remembered of a log with the log. Returns the offset that was lost, and why.
+    /// Compares what is remembered of a log with the log. Returns why the position was lost, if it
+    /// was.
     fn lost(
         &mut self,
         id: &PartitionId,
         reached: &Reached,
         mark: &LogMark,
         log: (i64, i64),
-    ) -> Result<Option<(i64, Why)>, Trouble> {
-        let next = reached.next;
-        let was = &reached.log;
-        let is_same_topic = match (&was.topic_id, &mark.topic_id) {
-            (Some(was), Some(is)) if was != is => {
-                let (was, is) = (was.clone(), is.clone());
-                return Ok(Some((next, Why::Replaced(Replaced { was, is }))));
-            }
-            (was, is) => was.is_some() && was == is,
-        };
-        let epochs = was.leader_epoch.zip(mark.leader_epoch);
-        if let Some((was, is)) = epochs
-            && is < was
-            && !is_same_topic
-        {
-            return Ok(Some((next, Why::EpochWentBack { was, is })));
-        }
-        if let Some(why) = out_of_range(next, log) {
-            return Ok(Some((next, why)));
-        }
-        if let Some(end) = reached.end.filter(|end| *end > log.1) {
-            return Ok(Some((next, Why::EndIsGone { end })));
+    ) -> Result<Option<Why>, Trouble> {
+        let whole = self.whole(id, reached.furthest(), log)?;
+        if let Some(why) = unlike(reached, mark, whole) {
+            return Ok(Some(why));
         }
         // Under one leader a log is only appended to.
-        let is_same_leader = epochs.is_some_and(|(was, is)| was == is);
-        if is_same_topic && is_same_leader {
+        if is_same(&reached.log.topic_id, &mark.topic_id)
+            && is_same(&reached.log.leader_epoch, &mark.leader_epoch)
+        {
             return Ok(None);
         }
-        let Some(last) = was
-            .last
-            .filter(|last| (log.0..log.1).contains(&last.offset))
-        else {
+        let in_log = |last: &Fingerprint| (whole.0..whole.1).contains(&last.offset);
+        let Some(last) = reached.log.last.filter(in_log) else {
             return Ok(None);
         };
         let there = self.probe()?.record_at(id, last.offset)?;
-        // One that was removed by compaction says nothing.
-        let other = there.filter(|there| there.offset == last.offset && *there != last);
-        let why = |_| {
-            (
-                next,
-                Why::OtherRecord {
-                    offset: last.offset,
-                },
-            )
-        };
-        Ok(other.map(why))
+        Ok(other_record(last, there))
     }
 
     /// Where a partition is read from whose position was lost.
-    fn instead(
+    pub(super) fn instead(
         &self,
         id: &PartitionId,
         reached: Option<&Reached>,
         (next, why): (i64, Why),
         log: (i64, i64),
     ) -> Result<Found, Trouble> {
+        // Up to where another log was to be read says nothing of this one.
+        let end = match why.is_of_same_log() {
+            true => reached.and_then(|reached| reached.end),
+            false => None,
+        };
         let lost = Lost {
             partition: id.clone(),
             next,
@@ -178,45 +169,16 @@ impl Search {
         if self.mission.on_lost == OnLostPosition::Fail {
             return Err(Trouble::Failed(lost.into_error()));
         }
-        let (oldest, end) = log;
+        let (oldest, newest) = log;
         self.teller().say(&format!(
             "the position {next} in {id} was lost: {lost}; reading goes on at offset {oldest}"
         ));
+        let end = end.map_or(newest, |end| end.min(newest));
         let mut found = found(id, Offset::Beginning, oldest, end);
         if let Some(reached) = reached {
             found.highest = reached.highest;
         }
         Ok(found)
-    }
-
-    /// The position of a partition that is being read was lost.
-    pub(super) fn go_on_elsewhere(
-        &mut self,
-        id: &PartitionId,
-        next: i64,
-        why: Why,
-        news: &mut News,
-    ) -> Result<(), Trouble> {
-        let counts = self.partition_counts()?;
-        if let Some(count) = counts.get(&id.topic)
-            && *count <= id.number
-        {
-            let lost = Lost {
-                partition: id.clone(),
-                next,
-                log: None,
-                why: Why::NoPartition { count: *count },
-            };
-            return Err(Trouble::Missing(lost));
-        }
-        let log = self.log_of(id)?;
-        let why = match why {
-            // What the client reports is mostly one of these.
-            Why::Reported(reason) => out_of_range(next, log).unwrap_or(Why::Reported(reason)),
-            why => why,
-        };
-        news.found.push(self.instead(id, None, (next, why), log)?);
-        Ok(())
     }
 
     /// Finds out whether a log still reaches to the offset up to which it was to be read.
@@ -266,6 +228,48 @@ pub(super) fn found(id: &PartitionId, start: Offset, next: i64, end: i64) -> Fou
     }
 }
 
+/// A partition that goes on at an offset of the log in which an earlier one was reached.
+pub(super) fn go_on_at(id: &PartitionId, next: i64, reached: &Reached, log: (i64, i64)) -> Found {
+    let end = reached.end.unwrap_or(log.1);
+    Found {
+        highest: reached.highest,
+        log: reached.log.clone(),
+        ..found(id, Offset::Offset(next), next, end)
+    }
+}
+
+/// Returns why a position does not lie in a log, as far as that is seen without its records.
+pub(super) fn unlike(reached: &Reached, mark: &LogMark, log: (i64, i64)) -> Option<Why> {
+    let was = &reached.log;
+    if let (Some(was), Some(is)) = (&was.topic_id, &mark.topic_id)
+        && was != is
+    {
+        let (was, is) = (was.clone(), is.clone());
+        return Some(Why::Replaced(Replaced { was, is }));
+    }
+    if let Some((was, is)) = was.leader_epoch.zip(mark.leader_epoch)
+        && is < was
+        && !is_same(&reached.log.topic_id, &mark.topic_id)
+    {
+        return Some(Why::EpochWentBack { was, is });
+    }
+    let end_is_gone = |end: i64| (end > log.1).then_some(Why::EndIsGone { end });
+    out_of_range(reached.next, log).or_else(|| reached.end.and_then(end_is_gone))
+}
+
+/// Returns whether both are known, and equal.
+fn is_same<T: PartialEq>(was: &Option<T>, is: &Option<T>) -> bool {
+    was.is_some() && was == is
+}
+
+/// Returns why a position was lost if another record is in the place of the one that was read last.
+pub(super) fn other_record(last: Fingerprint, there: Option<Fingerprint>) -> Option<Why> {
+    // One that was removed by compaction says nothing.
+    let other = there.filter(|there| there.offset == last.offset && *there != last);
+    let offset = last.offset;
+    other.map(|_| Why::OtherRecord { offset })
+}
+
 fn out_of_range(next: i64, (low, high): (i64, i64)) -> Option<Why> {
     if next > high {
         Some(Why::BeyondEnd)
@@ -301,6 +305,34 @@ mod tests {
         assert_eq!(first_milli(Timestamp::from_millis(7)), 7);
         assert_eq!(first_milli(Timestamp::from_micros(7_001)), 8);
         assert_eq!(first_milli(Timestamp::MIN), 0);
+    }
+
+    #[test]
+    fn a_log_is_another_one_if_its_topic_its_epoch_or_its_end_says_so() {
+        let mark = |topic_id: Option<&str>, leader_epoch| LogMark {
+            topic_id: topic_id.map(str::to_string),
+            leader_epoch,
+            last: None,
+        };
+        let unlike = |was, is, end| {
+            let reached = Reached {
+                next: 5,
+                end,
+                highest: Timestamp::MIN,
+                log: was,
+            };
+            unlike(&reached, &is, (0, 7))
+        };
+        let known = || mark(Some("A"), Some(3));
+        assert_eq!(unlike(known(), known(), Some(7)), None);
+        assert_eq!(unlike(known(), LogMark::default(), None), None);
+        assert_eq!(unlike(known(), mark(Some("A"), Some(1)), None), None);
+        let replaced = unlike(known(), mark(Some("B"), Some(3)), None);
+        assert!(matches!(replaced, Some(Why::Replaced(_))));
+        let went_back = unlike(mark(None, Some(3)), mark(None, Some(1)), None);
+        assert_eq!(went_back, Some(Why::EpochWentBack { was: 3, is: 1 }));
+        let shorter = unlike(known(), known(), Some(8));
+        assert_eq!(shorter, Some(Why::EndIsGone { end: 8 }));
     }
 
     #[test]

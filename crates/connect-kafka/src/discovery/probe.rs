@@ -7,7 +7,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::{ANSWER_TIMEOUT, Mission};
+use super::{ANSWER_TIMEOUT, LogMark, Mission};
 use crate::fingerprint::Fingerprint;
 use crate::teller::Teller;
 use crate::topics::PartitionId;
@@ -22,19 +22,42 @@ pub(super) struct Probe {
 }
 
 impl Probe {
+    /// A probe that sees what a source sees.
     pub fn new(mission: &Mission) -> Result<Self> {
+        Probe::with_isolation(mission, "read_committed")
+    }
+
+    /// A probe that sees open transactions as well.
+    pub fn of_all(mission: &Mission) -> Result<Self> {
+        Probe::with_isolation(mission, "read_uncommitted")
+    }
+
+    fn with_isolation(mission: &Mission, isolation: &str) -> Result<Self> {
         let fixed = [
             ("group.id", mission.group.as_str()),
             ("enable.auto.commit", "false"),
             ("enable.auto.offset.store", "false"),
             ("enable.partition.eof", "true"),
             ("auto.offset.reset", "error"),
+            ("isolation.level", isolation),
         ];
         let mut settings = mission.settings.of_connections();
         settings.topic.push_str(" (comparing)");
         Ok(Probe {
             consumer: settings.consumer(&mission.job, &fixed)?,
         })
+    }
+
+    /// Returns the start and the end of a log.
+    pub fn log_of(&self, id: &PartitionId) -> KafkaResult<(i64, i64)> {
+        self.consumer
+            .fetch_watermarks(&id.topic, id.number, ANSWER_TIMEOUT)
+    }
+
+    /// Returns identity and leader epoch of a log that has been looked at, as far as they are
+    /// known.
+    pub fn mark_of(&self, id: &PartitionId) -> LogMark {
+        self.consumer.context().identities().mark_of(id)
     }
 
     /// Returns the first record at or behind an offset; `None` if there is none.

@@ -16,7 +16,7 @@ use crate::topics::{PartitionId, Selection};
 /// How long brokers may not know a topic or a partition: those that have just been started learn of it late.
 const MISSING_FOR: Duration = Duration::from_secs(10);
 /// The same where it has been read: it has not gone because a broker that comes back does not know it yet.
-const GONE_FOR: Duration = Duration::from_secs(30);
+pub(super) const GONE_FOR: Duration = Duration::from_secs(30);
 /// How long brokers may refuse this client before one has accepted it: those that have just been started may not know users yet.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 
@@ -77,69 +77,75 @@ impl Search {
     }
 
     /// Compares the partitions that have been read with those that there are.
-    pub(super) fn check_counts(
-        &mut self,
-        counts: &BTreeMap<Arc<str>, i32>,
-        news: &mut News,
-    ) -> Result<(), Trouble> {
+    pub(super) fn check_counts(&self, counts: &BTreeMap<Arc<str>, i32>) -> Result<(), Trouble> {
         let resumed = self.mission.resumed.reached.keys();
         let missing = resumed
             .chain(&self.known)
             .filter(|id| self.is_ours(id) && self.mission.selection.has(&id.topic))
-            .find(|id| id.number >= counts.get(&id.topic).copied().unwrap_or(0))
-            .cloned();
-        let Some(id) = missing else {
+            .find_map(|id| Some((id, missing(id, counts)?)));
+        let Some((id, why)) = missing else {
             return Ok(());
         };
-        let lost = Lost {
-            next: self
-                .mission
-                .resumed
-                .reached
-                .get(&id)
-                .map_or(0, |reached| reached.next),
+        let reached = self.mission.resumed.reached.get(id);
+        Err(Trouble::Missing(Lost {
+            next: reached.map_or(0, |reached| reached.next),
             log: None,
-            why: match counts.get(&id.topic) {
-                Some(count) => Why::NoPartition { count: *count },
-                None => Why::NoTopic,
-            },
+            why,
             partition: id.clone(),
-        };
-        let goes_on = self.mission.on_lost != OnLostPosition::Fail;
-        if !(goes_on && self.is_missing_for_long()) {
-            return Err(Trouble::Missing(lost));
-        }
-        self.teller()
-            .say(&format!("{} is not read any more: {lost}", lost.partition));
-        self.mission.resumed.reached.remove(&id);
-        self.known.remove(&id);
-        news.gone.push(id);
-        // There may be others.
-        self.check_counts(counts, news)
+        }))
     }
 
-    /// Fails the job if asking again is of no use.
-    pub(super) fn deal_with(&mut self, trouble: Trouble, news: &mut News) {
+    /// Fails the job if asking again is of no use. Returns true if a partition is given up instead.
+    ///
+    /// `since` is the time since which brokers do not know what is asked for.
+    pub(super) fn deal_with(
+        &mut self,
+        trouble: Trouble,
+        since: &mut Option<Instant>,
+        news: &mut News,
+    ) -> bool {
         let failed = match trouble {
             Trouble::Failed(error) => Some(error),
-            Trouble::Missing(lost) => self.is_missing_for_long().then(|| lost.into_error()),
-            Trouble::Kafka(error) => self.failure_of(&error),
+            Trouble::Missing(lost) => {
+                if !self.is_missing_for_long(since) {
+                    return false;
+                }
+                let was_read = self.known.contains(&lost.partition)
+                    || self.mission.resumed.reached.contains_key(&lost.partition);
+                if was_read && self.mission.on_lost != OnLostPosition::Fail {
+                    self.give_up(lost, news);
+                    return true;
+                }
+                Some(lost.into_error())
+            }
+            Trouble::Kafka(error) => self.failure_of(&error, since),
         };
         if failed.is_some() {
             news.failed = failed;
         }
+        false
     }
 
-    fn is_missing_for_long(&mut self) -> bool {
-        let since = self.missing_since.get_or_insert_with(Instant::now);
+    /// Reads a partition no more.
+    fn give_up(&mut self, lost: Lost, news: &mut News) {
+        self.teller()
+            .say(&format!("{} is not read any more: {lost}", lost.partition));
+        let id = lost.partition;
+        self.mission.resumed.reached.remove(&id);
+        self.known.remove(&id);
+        self.reports.remove(&id);
+        news.gone.push(id);
+    }
+
+    fn is_missing_for_long(&self, since: &mut Option<Instant>) -> bool {
         let limit = match self.is_complete {
             true => GONE_FOR,
             false => MISSING_FOR,
         };
-        since.elapsed() >= limit
+        since.get_or_insert_with(Instant::now).elapsed() >= limit
     }
 
-    fn failure_of(&mut self, error: &KafkaError) -> Option<Error> {
+    fn failure_of(&mut self, error: &KafkaError, since: &mut Option<Instant>) -> Option<Error> {
         let topic = self.mission.settings.topic.clone();
         let failed = |hint: &str| {
             let what = format!("cannot read the Kafka topic {topic}");
@@ -153,7 +159,7 @@ impl Search {
                 RDKafkaErrorCode::UnknownTopicOrPartition
                 | RDKafkaErrorCode::UnknownTopic
                 | RDKafkaErrorCode::UnknownPartition,
-            ) => match self.is_missing_for_long() {
+            ) => match self.is_missing_for_long(since) {
                 true => failed("make the topic, or check its name"),
                 false => None,
             },
@@ -179,6 +185,15 @@ impl Search {
                 None
             }
         }
+    }
+}
+
+/// Returns why a partition is missing; `None` if it is there.
+pub(super) fn missing(id: &PartitionId, counts: &BTreeMap<Arc<str>, i32>) -> Option<Why> {
+    match counts.get(&id.topic) {
+        None => Some(Why::NoTopic),
+        Some(count) if *count <= id.number => Some(Why::NoPartition { count: *count }),
+        Some(_) => None,
     }
 }
 

@@ -5,6 +5,7 @@ mod intake;
 mod kept_offsets;
 mod news;
 
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use rdkafka::message::BorrowedMessage;
 use super::Plan;
 use crate::discovery::{Discovery, Mission};
 use crate::fingerprint::Fingerprint;
+use crate::identity::Replaced;
 use crate::message::Message;
 use crate::partitions::Partitions;
 use crate::positions::Start;
@@ -38,6 +40,8 @@ pub(crate) struct ReadP<T, F> {
     reading: Option<Reading>,
     /// Errors of partitions that came with the latest messages.
     failed: Vec<(usize, RDKafkaErrorCode, String)>,
+    /// Topics that were made anew, and of which partitions may not be read yet.
+    replaced: BTreeMap<String, Replaced>,
     /// What it hands over.
     kept: KeptOffsets,
     group: GroupOffsets,
@@ -83,6 +87,7 @@ where
             source: None,
             reading: None,
             failed: Vec::new(),
+            replaced: BTreeMap::new(),
             kept: KeptOffsets::default(),
             group: GroupOffsets::default(),
             record: PhantomData,
@@ -193,7 +198,6 @@ where
         }
         drop(messages);
         ended.into_iter().for_each(|index| self.has_ended(index));
-        self.notice_replaced(consumer.context());
         self.failed.extend(failed);
         if let Some(costs) = &self.plan.costs {
             let fetch = fetched.saturating_sub(before) + spent().saturating_sub(decoded);
@@ -296,6 +300,7 @@ where
         for (index, code, reason) in std::mem::take(&mut self.failed) {
             self.has_failed(index, code, reason)?;
         }
+        self.notice_replaced()?;
         if is_complete {
             self.tell_time(outbox);
         }

@@ -23,6 +23,15 @@ enum End {
 
 /// Writes numbers in a transaction.
 fn transaction(topic: &Topic, numbers: std::ops::Range<u32>, end: End) {
+    let producer = begin_transaction(topic, numbers);
+    match end {
+        End::Commit => producer.commit_transaction(ANSWER).unwrap(),
+        End::Abort => producer.abort_transaction(ANSWER).unwrap(),
+    }
+}
+
+/// Writes numbers in a transaction that stays open.
+fn begin_transaction(topic: &Topic, numbers: std::ops::Range<u32>) -> BaseProducer {
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", &topic.brokers)
         .set("transactional.id", &topic.name)
@@ -36,10 +45,33 @@ fn transaction(topic: &Topic, numbers: std::ops::Range<u32>, end: End) {
         producer.send(record).map_err(|(error, _)| error).unwrap();
     }
     producer.flush(ANSWER).unwrap();
-    match end {
-        End::Commit => producer.commit_transaction(ANSWER).unwrap(),
-        End::Abort => producer.abort_transaction(ANSWER).unwrap(),
-    }
+    producer
+}
+
+#[test]
+fn a_position_within_an_open_transaction_is_no_lost_one() {
+    let Some(topic) = Topic::new(1) else { return };
+    let open = begin_transaction(&topic, 0..5);
+    // As a reader has committed it that does not wait for transactions.
+    super::reading::commit(&topic, "ahead", 0, 3);
+    let source = read(&topic.brokers, &topic.name)
+        .text()
+        .start(Start::Stored {
+            group: "ahead".to_string(),
+        })
+        .build();
+    let mut driven = Driven::new(&source.into_parts().1, "ahead", (0, 1));
+    let mut all = Vec::new();
+    eventually("the partition is found", || {
+        driven.read(10, &mut all);
+        driven.cut(Cut::full(Epoch(1))).byte_len() > 0
+    });
+    open.commit_transaction(ANSWER).unwrap();
+    eventually("the rest comes", || {
+        driven.read(10, &mut all);
+        all.len() == 2
+    });
+    assert_eq!(all, ["3", "4"]);
 }
 
 /// Reads a bounded source to its end, and goes on from its state after each record.

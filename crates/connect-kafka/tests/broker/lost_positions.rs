@@ -152,6 +152,30 @@ fn a_job_that_is_told_to_reads_a_topic_made_anew_from_its_beginning() {
 }
 
 #[test]
+fn a_topic_made_anew_that_is_shorter_than_the_position_is_read_once_and_the_job_goes_on() {
+    let Some(topic) = Topic::new(1) else { return };
+    topic.fill(texts("old", 0..100));
+    let p = Pipeline::new("shorter");
+    let source = read(&topic.brokers, &topic.name)
+        .text()
+        .on_lost_position(OnLostPosition::Continue);
+    let out = p.read_from(source.build()).collect();
+    let running = Running::start(&p);
+    eventually("the old ones come", || out.len() == 100);
+    topic.delete();
+    topic.make(1);
+    topic.fill(texts("new", 0..50));
+    // The client reports the offset, and the id: that is one loss.
+    eventually("the new ones come", || out.len() >= 150);
+    topic.fill(texts("last", 0..1));
+    eventually("the last one comes", || out.len() >= 151);
+    running.job.drain();
+    running.job.join().unwrap();
+    let expected = [lines("old", 100), lines("new", 50), lines("last", 1)];
+    assert_eq!(out.take(), expected.concat());
+}
+
+#[test]
 fn positions_that_a_log_does_not_have_are_refused_also_by_a_bounded_source() {
     let Some(topic) = Topic::new(1) else { return };
     topic.fill(texts("new", 0..150));

@@ -1,11 +1,12 @@
 //! What the source does about what it learns of its partitions.
 
+use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::{Error, ErrorCode, Message, ReadP, Result};
-use crate::discovery::{Damaged, Found, News, Request, is_damage};
+use crate::discovery::{Damaged, Found, News, Reached, Request, is_damage};
 use crate::lost::Why;
-use crate::teller::Teller;
+use crate::topics::PartitionId;
 
 impl<T, F> ReadP<T, F>
 where
@@ -63,6 +64,10 @@ where
             let assigned = intake.assign(&wanted);
             assigned.map_err(|error| self.cannot_read(error))?;
         }
+        if let Some(opened) = &self.source {
+            let identities = opened.consumer.context().identities();
+            self.partitions.learn(identities);
+        }
         self.plan.bookmark.note(self.partitions.positions());
         Ok(true)
     }
@@ -81,7 +86,6 @@ where
     fn place_of(&mut self, found: &Found) -> Result<Option<usize>> {
         match self.partitions.index(&found.id) {
             Some(index) => {
-                self.unassign(index)?;
                 let is_read = self.partitions.reset(index, found.clone());
                 Ok(is_read.then_some(index))
             }
@@ -114,12 +118,24 @@ where
         }
     }
 
-    fn is_lost(&self, index: usize, why: Why) {
-        let (id, next) = self.partitions.at(index);
-        let id = id.clone();
+    fn is_lost(&mut self, index: usize, why: Why) -> Result<()> {
+        self.ask(index, |id, reached| Request::Lost { id, reached, why })
+    }
+
+    /// Asks where a partition goes on, unless that has been asked. Until then it is not read.
+    fn ask(
+        &mut self,
+        index: usize,
+        request: impl FnOnce(PartitionId, Reached) -> Request,
+    ) -> Result<()> {
+        let Some((id, reached)) = self.partitions.ask(index) else {
+            return Ok(());
+        };
+        self.unassign(index)?;
         if let Some(reading) = &self.reading {
-            reading.discovery.ask(Request::Lost { id, next, why });
+            reading.discovery.ask(request(id, reached));
         }
+        Ok(())
     }
 
     /// A partition can't be read on.
@@ -136,22 +152,18 @@ where
             | RDKafkaErrorCode::UnknownTopic
             | RDKafkaErrorCode::UnknownPartition
             | RDKafkaErrorCode::UnknownTopicOrPartition => {
-                self.is_lost(index, Why::Reported(reason));
-                Ok(())
+                self.is_lost(index, Why::Reported(reason))
             }
             RDKafkaErrorCode::TopicAuthorizationFailed => Err(self
                 .cannot_read(KafkaError::MessageConsumption(code))
                 .permanent()),
             code if is_damage(code) && self.plan.skips_damage => {
-                let (id, next) = self.partitions.at(index);
-                let (id, next) = (id.clone(), next);
                 // The client may go on behind the batch by itself, and would not say where.
-                self.unassign(index)?;
-                if let Some(reading) = &self.reading {
-                    let request = Request::Damaged { id, next, reason };
-                    reading.discovery.ask(request);
-                }
-                Ok(())
+                self.ask(index, |id, reached| Request::Damaged {
+                    id,
+                    reached,
+                    reason,
+                })
             }
             RDKafkaErrorCode::MessageSizeTooLarge => Err(self.is_damaged(index, &reason)),
             code if is_damage(code) => Err(self.is_damaged(index, &reason)),
@@ -170,13 +182,29 @@ where
             .permanent()
     }
 
-    /// Topics that have been made anew while they were read.
-    pub(super) fn notice_replaced(&self, teller: &Teller) {
-        for (topic, replaced) in teller.identities().take_replaced() {
+    /// Deals with topics that have been made anew while they were read.
+    pub(super) fn notice_replaced(&mut self) -> Result<()> {
+        let Some(opened) = &self.source else {
+            return Ok(());
+        };
+        for (topic, replaced) in opened.consumer.context().identities().take_replaced() {
+            self.replaced.insert(topic, replaced);
+        }
+        for (topic, replaced) in std::mem::take(&mut self.replaced) {
+            let mut is_answered = true;
             for index in self.partitions.of_topic(&topic) {
-                self.is_lost(index, Why::Replaced(replaced.clone()));
+                // The answer may be that of the topic before, or of this one already.
+                if self.partitions.is_asked(index) {
+                    is_answered = false;
+                } else if !self.partitions.is_of(index, &replaced.is) {
+                    self.is_lost(index, Why::Replaced(replaced.clone()))?;
+                }
+            }
+            if !is_answered {
+                self.replaced.insert(topic, replaced);
             }
         }
+        Ok(())
     }
 
     pub(super) fn cannot_read(&self, error: KafkaError) -> Error {
