@@ -29,10 +29,12 @@ const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// The dead letters of a job, each written to a topic.
 ///
-/// A letter's message has the record's bytes as its value, and the headers `ardea.job`, `ardea.vertex`, `ardea.origin` and
-/// `ardea.reason`. The job goes on with the next record when brokers have acknowledged the letter, so none is lost. A letter that
-/// is not acknowledged within 20 seconds (the property `delivery.timeout.ms`) fails the job. In a job that keeps its state, letters of
-/// records that come again after a failure are written again.
+/// A letter's message has the record's bytes as its value, and the headers `ardea.job`,
+/// `ardea.vertex`, `ardea.origin` and `ardea.reason`. A value that is too large for the topic is
+/// cut, and the header `ardea.truncated` says how many bytes it had. The job goes on with the next
+/// record when brokers have acknowledged the letter, so none is lost. A letter that is not
+/// acknowledged within 20 seconds (the property `delivery.timeout.ms`) fails the job. In a job that
+/// keeps its state, letters of records that come again after a failure are written again.
 ///
 /// ```no_run
 /// use ardea_connect_kafka::dead_letters;
@@ -100,6 +102,19 @@ impl DeadLetterWriter {
     }
 
     fn write(&self, letter: &DeadLetter) -> Result<()> {
+        let mut kept = letter.raw.len();
+        loop {
+            match self.send(letter, kept) {
+                // The limits of client, topic and broker are of all that is sent, after
+                // compression: they are found by trying.
+                Err(error) if is_too_large(&error) && kept > 0 => kept /= 2,
+                sent => return sent.map_err(|error| self.not_written(letter, error)),
+            }
+        }
+    }
+
+    /// Sends a letter with the first bytes of its record, and waits for the outcome.
+    fn send(&self, letter: &DeadLetter, kept: usize) -> Result<(), KafkaError> {
         let receipt = Arc::new(Receipt::default());
         let headers = [
             ("ardea.job", &self.job),
@@ -107,26 +122,30 @@ impl DeadLetterWriter {
             ("ardea.origin", &letter.origin),
             ("ardea.reason", &letter.reason),
         ];
-        let headers = headers
+        let mut headers = headers
             .into_iter()
             .fold(OwnedHeaders::new(), |headers, (key, value)| {
                 let value = Some(value.as_bytes());
                 headers.insert(Header { key, value })
             });
+        let length = letter.raw.len();
+        if kept < length {
+            let (key, length) = ("ardea.truncated", length.to_string());
+            let value = Some(length.as_bytes());
+            headers = headers.insert(Header { key, value });
+        }
         let mut record: BaseRecord<'_, [u8], [u8], _> =
             BaseRecord::with_opaque_to(&self.topic, Arc::clone(&receipt))
-                .payload(letter.raw.as_slice())
+                .payload(&letter.raw[..kept])
                 .headers(headers);
         while let Err((error, back)) = self.producer.send(record) {
             if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
-                return Err(self.not_written(letter, error));
+                return Err(error);
             }
             record = back;
             std::thread::park_timeout(RETRY_DELAY);
         }
-        receipt
-            .wait()
-            .map_err(|error| self.not_written(letter, error))
+        receipt.wait()
     }
 
     fn not_written(&self, letter: &DeadLetter, error: KafkaError) -> Error {
@@ -152,6 +171,10 @@ impl DeadLetterWriter {
             _ => error,
         }
     }
+}
+
+fn is_too_large(error: &KafkaError) -> bool {
+    error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge)
 }
 
 /// The outcome of one delivery.

@@ -65,7 +65,8 @@ impl Requirements {
             is_transactional,
             // One of several says it.
             warns: keeps_state && context.instance.index == 0,
-            begun: Instant::now(),
+            unknown_since: None,
+            refused_since: None,
         };
         let report = Arc::clone(&desk);
         std::thread::Builder::new()
@@ -104,7 +105,10 @@ struct Inquiry {
     settings: Settings,
     is_transactional: bool,
     warns: bool,
-    begun: Instant,
+    /// The time since which brokers do not know the topic.
+    unknown_since: Option<Instant>,
+    /// The time since which brokers refuse this client.
+    refused_since: Option<Instant>,
 }
 
 /// Why there is no answer.
@@ -120,7 +124,7 @@ impl From<KafkaError> for Trouble {
 }
 
 impl Inquiry {
-    fn run(self, desk: &Desk) {
+    fn run(mut self, desk: &Desk) {
         let outcome = loop {
             if desk.is_over.load(Ordering::Acquire) {
                 return;
@@ -195,9 +199,8 @@ impl Inquiry {
     }
 
     /// The job's failure, if asking again is of no use.
-    fn failure_of(&self, error: &KafkaError) -> Option<Error> {
-        let topic = &self.settings.topic;
-        let is_late = self.begun.elapsed() >= UNKNOWN_FOR;
+    fn failure_of(&mut self, error: &KafkaError) -> Option<Error> {
+        let topic = self.settings.topic.clone();
         let failed = |hint: &str| {
             let what = format!("cannot write to the Kafka topic {topic}");
             let failed = Error::new(ErrorCode::WriteFailed, what)
@@ -207,7 +210,8 @@ impl Inquiry {
         };
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicOrPartition) => {
-                match is_late {
+                self.refused_since = None;
+                match is_late(&mut self.unknown_since) {
                     true => failed("make the topic, or check its name"),
                     false => None,
                 }
@@ -216,18 +220,26 @@ impl Inquiry {
                 failed("check the topic's name, and what this user may write")
             }
             _ => {
+                // Brokers that were away may have to learn of the topic anew.
+                self.unknown_since = None;
                 self.client.poll(Duration::ZERO);
-                let teller = self.teller();
-                if let Some(refusal) = teller.refusal()
-                    && is_late
-                {
-                    return Some(refused(&self.settings.brokers, refusal));
+                match self.teller().refusal() {
+                    Some(refusal) if is_late(&mut self.refused_since) => {
+                        return Some(refused(&self.settings.brokers, refusal));
+                    }
+                    Some(_) => {}
+                    None => self.refused_since = None,
                 }
-                teller.away(&error.to_string());
+                self.teller().away(&error.to_string());
                 None
             }
         }
     }
+}
+
+/// Returns whether something has been so for too long; since now if it has not been so before.
+fn is_late(since: &mut Option<Instant>) -> bool {
+    since.get_or_insert_with(Instant::now).elapsed() >= UNKNOWN_FOR
 }
 
 /// The number of replicas of the partition that has the fewest.
@@ -285,6 +297,29 @@ fn warning_of(replicas: usize, least_in_sync: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_topic_is_missing_for_as_long_as_brokers_that_answer_do_not_know_it() {
+        let settings = Settings::new("localhost:1".into(), "t".into());
+        let mut inquiry = Inquiry {
+            client: settings.client("job", &[], &[]).unwrap(),
+            admin: None,
+            settings,
+            is_transactional: false,
+            warns: false,
+            unknown_since: None,
+            refused_since: None,
+        };
+        let unknown = KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition);
+        let away = KafkaError::MetadataFetch(RDKafkaErrorCode::BrokerTransportFailure);
+        let long_ago = Instant::now().checked_sub(UNKNOWN_FOR);
+        assert!(inquiry.failure_of(&unknown).is_none());
+        inquiry.unknown_since = long_ago;
+        assert!(inquiry.failure_of(&away).is_none());
+        assert!(inquiry.failure_of(&unknown).is_none(), "they were away");
+        inquiry.unknown_since = long_ago;
+        assert!(inquiry.failure_of(&unknown).unwrap().is_permanent());
+    }
 
     #[test]
     fn a_transaction_timeout_has_to_fit_the_brokers_limit_and_the_error_names_both() {

@@ -163,6 +163,8 @@ impl Transactions {
                     _ => None,
                 }))
             }
+            // It would be so again, and the records wait for the answer.
+            Err(error) if comes_again(error.rdkafka_error_code()) => Err(self.failed(error)),
             // Brokers are away, which is told by the producer, or the transaction has not quite ended.
             Err(_) => Ok(None),
         }
