@@ -74,10 +74,14 @@ impl Outgoing {
         self
     }
 
-    /// What keeps it from being sent to any stream: the client fails, or panics, at such a message each time.
+    /// What keeps it from being sent to any stream: the client fails, or panics, at such a message
+    /// each time, or no stream can take its subject.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         let breaks = |text: &str, letters: &[char]| text.contains(letters);
-        if self.subject.is_empty() || breaks(&self.subject, &[' ', '\t', '\r', '\n']) {
+        let is_no_token = |token: &str| matches!(token, "" | "*" | ">");
+        if self.subject.split('.').any(is_no_token)
+            || breaks(&self.subject, &[' ', '\t', '\r', '\n'])
+        {
             return Err(format!("{:?} can't be a subject", self.subject));
         }
         match &self.id {
@@ -167,5 +171,21 @@ where
 {
     fn from(sink: NatsSink<T, F>) -> Self {
         sink.build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_that_no_stream_can_take_is_refused() {
+        let check = |subject: &str| Outgoing::default().subject(subject).check().is_ok();
+        for subject in ["orders", "orders.new.7", "a*b.c>d", "$JS.x"] {
+            assert!(check(subject), "{subject}");
+        }
+        for subject in ["", ".a", "a.", "a..b", ".", "a.*", "*", "a.>", "a b", "a\n"] {
+            assert!(!check(subject), "{subject:?}");
+        }
     }
 }

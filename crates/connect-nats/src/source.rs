@@ -4,6 +4,7 @@ mod ledger;
 mod position;
 mod read;
 mod reader;
+mod rewind;
 mod unreadable;
 
 use std::marker::PhantomData;
@@ -61,6 +62,8 @@ pub type Decoder<T> = fn(&Message<'_>) -> Result<T, String>;
 ///   anew, or ends before what was read. So do messages that were removed before they were read,
 ///   unless [`on_lost_position`](Self::on_lost_position) says otherwise. A consumer that was
 ///   deleted is made anew.
+/// * A job that goes on from an earlier snapshot reads again what came since: the consumer is made
+///   anew there. Messages that left the stream when they were acknowledged do not come back.
 /// * A message whose headers are no text is a bad record like one that can't be decoded.
 #[derive(Debug)]
 pub struct NatsSource<T, F> {
@@ -129,7 +132,8 @@ impl<T, F> NatsSource<T, F> {
         self
     }
 
-    /// Sets after how long without a word from the job the server delivers again what it has not acknowledged: 30 seconds by default.
+    /// Sets after how long without a word from the job the server delivers again what it has not
+    /// acknowledged: 30 seconds by default. Zero is refused.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.plan.patience = patience;
         self

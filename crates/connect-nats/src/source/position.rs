@@ -25,16 +25,22 @@ impl Known {
             .max(self.floor)
     }
 
-    /// Returns the lowest number above the floor that has not been read.
-    fn first_unread(&self) -> u64 {
-        let mut next = self.floor + 1;
-        for (first, last) in &self.runs {
-            if *first > next {
-                break;
-            }
-            next = next.max(last + 1);
-        }
-        next
+    /// Returns the numbers that have not been read, from first to last, up to `last`. Those below
+    /// the first message that came are none, as a consumer may
+    /// begin anywhere.
+    fn unread(&self, last: u64) -> impl Iterator<Item = (u64, u64)> {
+        let first_run = self.runs.first().map(|(first, _)| *first);
+        let mut next = match (self.floor, first_run) {
+            (0, Some(first)) => first,
+            (floor, _) => floor + 1,
+        };
+        let behind = last.saturating_add(1);
+        let runs = self.runs.iter().copied().chain([(behind, behind)]);
+        runs.filter_map(move |(first, last)| {
+            let gap = (next, first.saturating_sub(1));
+            next = next.max(last.saturating_add(1));
+            (gap.0 <= gap.1).then_some(gap)
+        })
     }
 }
 
@@ -67,10 +73,13 @@ pub(crate) fn check(known: &Known, stream: &Info, plan: &Plan) -> Result<Option<
             .because("it was made anew, or restored from an earlier copy")
             .hint(START_OVER));
     }
-    match highest > 0 && tells_losses(stream, plan) {
-        true => check_removed((known.first_unread(), last), stream, plan),
-        false => Ok(None),
+    let mut losses = Vec::new();
+    if highest > 0 && tells_losses(stream, plan) {
+        for unread in known.unread(last) {
+            losses.extend(check_removed(unread, stream, plan)?);
+        }
     }
+    Ok((!losses.is_empty()).then(|| losses.join("; ")))
 }
 
 /// Refuses to go on where messages from the first to the last of these were removed before they
@@ -115,17 +124,28 @@ const START_OVER: &str = "bring the stream back, or let the job begin with nothi
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_first_message_that_was_not_read_is_behind_the_runs_that_begin_at_the_floor() {
-        let known = |floor, runs: &[(u64, u64)]| Known {
+    fn unread(floor: u64, runs: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let known = Known {
             created: None,
             floor,
             runs: runs.to_vec(),
         };
-        assert_eq!(known(0, &[]).first_unread(), 1);
-        assert_eq!(known(7, &[(8, 9), (10, 12), (14, 20)]).first_unread(), 13);
-        assert_eq!(known(7, &[(9, 9)]).first_unread(), 8);
-        assert_eq!(known(20, &[(8, 9)]).first_unread(), 21);
-        assert_eq!(known(7, &[(9, 12)]).highest(), 12);
+        known.unread(30).collect()
+    }
+
+    #[test]
+    fn what_was_not_read_lies_between_the_runs_and_behind_them() {
+        let runs = [(8, 9), (10, 12), (14, 20)];
+        assert_eq!(unread(7, &runs), [(13, 13), (21, 30)]);
+        assert_eq!(unread(6, &runs), [(7, 7), (13, 13), (21, 30)]);
+        assert_eq!(unread(20, &runs), [(21, 30)]);
+        assert_eq!(unread(25, &[]), [(26, 30)]);
+        assert_eq!(unread(7, &[(8, 30)]), []);
+    }
+
+    #[test]
+    fn what_lies_below_the_first_message_that_came_was_never_to_be_read() {
+        assert_eq!(unread(0, &[(20, 25)]), [(26, 30)]);
+        assert_eq!(unread(0, &[(1, 4), (6, 25)]), [(5, 5), (26, 30)]);
     }
 }

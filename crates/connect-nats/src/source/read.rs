@@ -104,6 +104,11 @@ where
             return Err(Error::new(ErrorCode::InvalidJob, what)
                 .hint("let one instance read, and spread the work behind it"));
         }
+        if self.plan.patience.is_zero() {
+            let what = "a server of NATS can't be asked for patience of no time";
+            return Err(Error::new(ErrorCode::InvalidConfig, what)
+                .hint("give the source's `patience` some seconds"));
+        }
         self.keeps = context.guarantee.keeps_state();
         // Dots, wildcards and blanks have a meaning of their own.
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';

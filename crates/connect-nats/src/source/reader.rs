@@ -16,6 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::Plan;
 use super::position::{self, Known};
+use super::rewind;
 use super::unreadable::next_raw;
 use crate::teller::{Teller, connect, servers};
 
@@ -26,6 +27,8 @@ const STANDING: Duration = Duration::from_secs(1);
 /// The number of connections that break one after the other before a message is looked for at which
 /// they break.
 const MOST_BREAKS: u32 = 2;
+/// The shortest time between two requests for patience.
+const SHORTEST: Duration = Duration::from_millis(1);
 /// How soon something is tried again.
 const AGAIN: Duration = Duration::from_millis(300);
 
@@ -94,6 +97,7 @@ impl Reader {
             held: HashMap::new(),
             may_have_moved: true,
             highest: known.highest(),
+            may_be_ahead: keeps && known.highest() > 0,
             known,
             keeps,
             connections: 0,
@@ -122,6 +126,10 @@ impl Reader {
         if state.fetched.is_empty() && state.failed.is_none() {
             let waited = self.desk.changed.wait_timeout(state, timeout);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if state.fetched.is_empty() && state.failed.is_none() && self.wishes.is_closed() {
+            let what = "the thread that reads a stream of NATS has ended by itself";
+            return Err(Error::new(ErrorCode::Internal, what));
         }
         if state.fetched.is_empty()
             && let Some(error) = &state.failed
@@ -175,6 +183,8 @@ struct Task {
     /// The knowledge of the stream with which the job began.
     known: Known,
     keeps: bool,
+    /// The consumer has not been compared with what the job knew when it began.
+    may_be_ahead: bool,
     /// The highest number of a message that has come.
     highest: u64,
     /// The number of connections when the consumer was found.
@@ -271,7 +281,7 @@ impl Task {
                 _ => Trouble::Passing(error.to_string()),
             })?;
         self.check(stream.cached_info()).map_err(Trouble::Final)?;
-        let config = pull::Config {
+        let mut config = pull::Config {
             durable_name: Some(self.consumer.clone()),
             deliver_policy: self.begins_at(&stream).await?,
             ack_policy: AckPolicy::Explicit,
@@ -280,6 +290,33 @@ impl Task {
             filter_subject: self.plan.subject.clone(),
             ..pull::Config::default()
         };
+        let consumer = self.create(&stream, config.clone()).await?;
+        if self.may_be_ahead {
+            let ahead = rewind::first_passed_over(client, &self.plan, &self.known, &consumer);
+            if let Some(first) = ahead.await? {
+                let (stream, name) = (&stream, &*self.consumer);
+                rewind::delete(stream, name, first).await?;
+                self.teller.note(&format!(
+                    "its consumer {name} is further on than the job, and made anew at message {first}"
+                ));
+                config.deliver_policy = DeliverPolicy::ByStartSequence {
+                    start_sequence: first,
+                };
+                let anew = self.create(stream, config).await?;
+                self.may_be_ahead = false;
+                return Ok(anew);
+            }
+            self.may_be_ahead = false;
+        }
+        Ok(consumer)
+    }
+
+    /// Makes the consumer where it is missing.
+    async fn create(
+        &self,
+        stream: &Stream,
+        config: pull::Config,
+    ) -> std::result::Result<PullConsumer, Trouble> {
         let consumer = stream.create_consumer(config).await;
         consumer.map_err(|error| match error.kind() {
             ConsumerErrorKind::JetStream(said) if said.code() == 400 => {
@@ -349,7 +386,7 @@ impl Task {
         client: &Client,
         consumer: &PullConsumer,
     ) -> std::result::Result<(), Stop> {
-        let mut patience = tokio::time::interval(self.plan.patience / 3);
+        let mut patience = tokio::time::interval((self.plan.patience / 3).max(SHORTEST));
         let mut look = tokio::time::interval(STANDING);
         self.connections = self.teller.connections();
         loop {
@@ -450,7 +487,7 @@ impl Task {
         // It is among those that are under way, or the next one.
         for _ in 0..=self.plan.in_flight.get() {
             let (stream, subject) = (&self.plan.stream, &self.plan.subject);
-            let Some(raw) = next_raw(client, stream, next, subject).await else {
+            let Ok(Some(raw)) = next_raw(client, stream, next, subject).await else {
                 return;
             };
             next = raw.number + 1;
@@ -526,7 +563,7 @@ fn time(nanos: i128) -> Timestamp {
 }
 
 /// What an answer asks for.
-enum Trouble {
+pub(super) enum Trouble {
     /// The same again, later.
     Passing(String),
     Final(Error),

@@ -20,7 +20,18 @@ const ANSWER: Duration = Duration::from_secs(5);
 #[derive(Debug, Deserialize)]
 struct Answer {
     message: Option<RawMessage>,
+    error: Option<Refusal>,
 }
+
+#[derive(Debug, Deserialize)]
+struct Refusal {
+    code: u16,
+    #[serde(default)]
+    description: String,
+}
+
+/// The code of an answer without a message.
+const NOT_FOUND: u16 = 404;
 
 /// A message as the server keeps it.
 #[derive(Debug)]
@@ -35,29 +46,44 @@ pub(super) struct Raw {
 }
 
 /// Returns the first message of a stream from this number on, of those on these subjects; `None` if
-/// there is none, or the server does not answer.
+/// there is none.
+///
+/// # Errors
+/// The reason why it is not known.
 pub(super) async fn next_raw(
     client: &Client,
     stream: &str,
     from: u64,
     subject: &str,
-) -> Option<Raw> {
+) -> Result<Option<Raw>, String> {
     let subject = match subject {
         "" => ">",
         subject => subject,
     };
     let request = json!({ "seq": from, "next_by_subj": subject }).to_string();
     let asked = client.request(format!("$JS.API.STREAM.MSG.GET.{stream}"), request.into());
-    let answer = tokio::time::timeout(ANSWER, asked).await.ok()?.ok()?;
-    let answer: Answer = serde_json::from_slice(&answer.payload).ok()?;
-    let message = answer.message?;
-    let headers = message.headers.unwrap_or_default();
-    let headers = BASE64_STANDARD.decode(headers).ok()?;
-    Some(Raw {
+    let answer = tokio::time::timeout(ANSWER, asked).await;
+    let answer = answer
+        .map_err(|_| format!("the server gives no message of the stream {stream} in time"))?
+        .map_err(|error| format!("the server gives no message of the stream {stream}: {error}"))?;
+    read(&answer.payload)
+}
+
+fn read(answer: &[u8]) -> Result<Option<Raw>, String> {
+    let answer: Answer = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
+    let Some(message) = answer.message else {
+        return match answer.error {
+            Some(error) if error.code != NOT_FOUND => Err(error.description),
+            _ => Ok(None),
+        };
+    };
+    let bytes = |text: &str| BASE64_STANDARD.decode(text).map_err(|e| e.to_string());
+    let headers = bytes(message.headers.as_deref().unwrap_or_default())?;
+    Ok(Some(Raw {
         number: message.sequence,
         subject: message.subject,
-        payload: BASE64_STANDARD.decode(message.payload).ok()?,
+        payload: bytes(&message.payload)?,
         published: message.time.unix_timestamp_nanos(),
         is_unreadable: std::str::from_utf8(&headers).is_err(),
-    })
+    }))
 }

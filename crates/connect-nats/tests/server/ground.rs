@@ -95,6 +95,15 @@ pub fn delete_consumer(url: &str, stream: &str, name: &str) {
     });
 }
 
+/// Returns the message up to which a consumer has all acknowledgements.
+pub fn acknowledged(url: &str, stream: &str, name: &str) -> u64 {
+    with(url, async |context| {
+        let stream = context.get_stream(stream).await.unwrap();
+        let info = stream.consumer_info(name).await.unwrap();
+        info.ack_floor.stream_sequence
+    })
+}
+
 /// Publishes a message with these bytes as headers, which no client would send.
 pub fn publish_raw(url: &str, subject: &str, headers: &[u8], payload: &[u8]) {
     use std::io::{BufRead, BufReader};

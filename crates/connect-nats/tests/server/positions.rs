@@ -9,8 +9,8 @@ use ardea_testkit::{Driven, KeptEpoch};
 use async_nats::jetstream::stream::RetentionPolicy;
 
 use super::ground::{
-    all, create, create_short, delete, delete_consumer, eventually, fill, own_server, publish_raw,
-    shared_server, url,
+    acknowledged, all, create, create_short, delete, delete_consumer, eventually, fill, own_server,
+    publish_raw, shared_server, url,
 };
 
 type Source = NatsSource<String, fn(&ardea_connect_nats::Message<'_>) -> Result<String, String>>;
@@ -93,6 +93,52 @@ fn messages_that_were_removed_before_they_were_read_are_told_unless_that_is_acce
     let mut texts = Vec::<String>::new();
     next.read(20, &mut texts);
     assert_eq!(texts, all(&url, "short"));
+}
+
+#[test]
+fn a_job_goes_on_in_a_stream_whose_first_messages_were_gone_before_it_began() {
+    let Some(url) = shared_server() else { return };
+    create_short(&url, "late", 20);
+    fill(&url, "late", 0..35);
+    let kept = read_some(source(&url, "late"), 5);
+    let mut next = begin(source(&url, "late"), Some(&kept));
+    let mut texts = Vec::<String>::new();
+    next.read(15, &mut texts);
+    // What the life before gave back comes in any order.
+    texts.sort();
+    let numbers: Vec<_> = (20..35).map(|number| number.to_string()).collect();
+    assert_eq!(texts, numbers);
+}
+
+/// Reads ten of twenty messages, then the others. Returns what was kept of the first ten.
+fn read_on_and_go_back(url: &str, stream: &str) -> KeptEpoch {
+    fill(url, stream, 0..20);
+    let mut life = begin(source(url, stream), None);
+    let mut texts = Vec::<String>::new();
+    life.read(10, &mut texts);
+    let kept = life.end_epoch(Epoch(1), true);
+    life.commit(&kept);
+    life.read(10, &mut texts);
+    let later = life.end_epoch(Epoch(2), true);
+    life.commit(&later);
+    let name = format!("{stream}-reader");
+    eventually("all are acknowledged", || {
+        acknowledged(url, stream, &name) == 20
+    });
+    kept
+}
+
+#[test]
+fn a_job_that_goes_back_reads_again_what_its_consumer_has_acknowledged_since() {
+    let Some(url) = shared_server() else { return };
+    create(&url, "back", RetentionPolicy::Limits);
+    let kept = read_on_and_go_back(&url, "back");
+    let mut next = begin(source(&url, "back"), Some(&kept));
+    let mut texts = Vec::<String>::new();
+    next.read(10, &mut texts);
+    texts.sort();
+    let numbers: Vec<_> = (10..20).map(|number| number.to_string()).collect();
+    assert_eq!(texts, numbers);
 }
 
 #[test]
