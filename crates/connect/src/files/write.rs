@@ -10,7 +10,7 @@ use std::time::Duration;
 use ardea_core::{
     Clock, Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
     Isolation, JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
-    RestoredState, Result, Sink, StateShape,
+    RestoredState, Result, Sink, StateShape, Timestamp,
 };
 use ardea_filesystem::Shown;
 
@@ -225,8 +225,8 @@ struct WriteFilesP<T, E> {
     instance: Instance,
     outgo: Outgo<T, E>,
     file: Option<PartFile>,
-    /// When the present file was begun, on the instance's clock, or gone on with by this life.
-    begun_at: Duration,
+    /// The time of day when the present file was begun.
+    begun: Timestamp,
     /// When the present file is too old, on the instance's clock.
     ends_at: Option<Duration>,
     number: u64,
@@ -245,7 +245,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
             instance,
             outgo: Outgo::new(writing),
             file: None,
-            begun_at: Duration::ZERO,
+            begun: Timestamp::MIN,
             ends_at: None,
             number: 0,
             buffer: Vec::new(),
@@ -256,7 +256,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
     }
 
     fn begin_file(&mut self) -> Result<()> {
-        self.start_age();
+        self.count_age_from(self.clock.wall());
         if let Some(ledger) = &mut self.ledger {
             ledger.begin();
         }
@@ -268,11 +268,12 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
         Ok(())
     }
 
-    /// The age of the file at hand counts from now on.
-    fn start_age(&mut self) {
-        let now = self.clock.now();
-        self.begun_at = now;
-        self.ends_at = self.plan.rotate_after.map(|age| now.saturating_add(age));
+    /// The age of the file at hand counts from this time of day on.
+    fn count_age_from(&mut self, begun: Timestamp) {
+        self.begun = begun;
+        let (now, has) = (self.clock.now(), self.clock.wall().since(begun));
+        let ends_at = |age: Duration| now.saturating_add(age.saturating_sub(has));
+        self.ends_at = self.plan.rotate_after.map(ends_at);
     }
 
     /// The file with the next number that nobody has, in this process or another.
@@ -380,7 +381,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
 
     /// An epoch has ended: what was written can be read by itself, and cut off behind that.
     fn seal(&mut self) -> Result<()> {
-        let age = self.clock.now().saturating_sub(self.begun_at);
+        let age = self.clock.wall().since(self.begun);
         match &mut self.file {
             Some(file) if self.plan.ends_with_epoch(file.written, age) => self.finish_file(),
             Some(file) => file.seal(),
@@ -487,7 +488,10 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
         match &mut self.ledger {
-            Some(ledger) => ledger.take_cut(cut, self.file.as_ref(), self.number),
+            Some(ledger) => {
+                let open = self.file.as_ref().map(|file| (file, self.begun));
+                ledger.take_cut(cut, open, self.number)
+            }
             None => Ok(()),
         }
     }
@@ -519,7 +523,8 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
         };
         self.number = self.number.max(resumed.number);
         if let Some(file) = resumed.file {
-            self.start_age();
+            // Files of earlier versions do not say it.
+            self.count_age_from(resumed.begun.unwrap_or_else(|| self.clock.wall()));
             let path = file.sealed().1;
             let resumed = file
                 .written_so_far()

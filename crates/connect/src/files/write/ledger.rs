@@ -11,7 +11,7 @@ use std::time::UNIX_EPOCH;
 use ardea_core::instance_state::{self as kept, Siblings};
 use ardea_core::{
     Cut, CutDraft, CutWriter, Epoch, Error, ErrorCode, Instance, Progress, RestoredState, Result,
-    StateShape,
+    StateShape, Timestamp,
 };
 use ardea_filesystem::Shown;
 use serde::{Deserialize, Serialize};
@@ -58,6 +58,9 @@ struct KeptFile {
     /// Before compression.
     #[serde(default, skip_serializing_if = "is_zero")]
     written: u64,
+    /// The time of day when it was begun, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    begun_ms: Option<i64>,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -142,6 +145,8 @@ struct Pending {
 pub(super) struct Resumed {
     /// The file that was being written.
     pub file: Option<PartFile>,
+    /// The time of day when that was begun, if it is known.
+    pub begun: Option<Timestamp>,
     /// The number of the next one.
     pub number: u64,
 }
@@ -234,15 +239,21 @@ impl Ledger {
         !self.pending.is_empty()
     }
 
-    /// A cut is taken; `open`, which is sealed, is the file that is being written.
-    pub fn take_cut(&mut self, cut: Cut, open: Option<&PartFile>, number: u64) -> Result<()> {
-        let open = open.map(|file| {
+    /// A cut is taken; `open`, which is sealed, is the file that is being written, and when it was begun.
+    pub fn take_cut(
+        &mut self,
+        cut: Cut,
+        open: Option<(&PartFile, Timestamp)>,
+        number: u64,
+    ) -> Result<()> {
+        let open = open.map(|(file, begun)| {
             let (path, part, length) = file.sealed();
             KeptFile {
                 path: path.into(),
                 part: part.into(),
                 length,
                 written: file.written,
+                begun_ms: Some(begun.as_millis()),
             }
         });
         let pending = self.pending.iter_mut().map(|pending| {
@@ -252,6 +263,7 @@ impl Ledger {
                 part: pending.whole.part.as_path().into(),
                 length: pending.length,
                 written: 0,
+                begun_ms: None,
             }
         });
         let mut kept = Kept {
@@ -350,6 +362,7 @@ impl Ledger {
         let next_generation = generations.max().unwrap_or(0);
         let mut resumed = Resumed {
             file: None,
+            begun: None,
             number: 0,
         };
         for (number, kept) in (0..).zip(all) {
@@ -374,6 +387,7 @@ impl Ledger {
                 Some(file) if is_same => {
                     let part = PathBuf::from(&file.part);
                     let names = (PathBuf::from(&file.path), part.clone());
+                    resumed.begun = file.begun_ms.map(Timestamp::from_millis);
                     let lengths = (file.length, file.written);
                     let found = PartFile::resume(names, lengths, plan.compression)?;
                     resumed.file = Some(found.ok_or_else(|| gone(&part, file.length))?);

@@ -483,6 +483,39 @@ fn a_file_goes_on_over_epochs_until_it_is_large_or_old_enough() {
 }
 
 #[test]
+fn a_file_that_goes_on_has_the_age_that_it_had() {
+    let minute = Duration::from_secs(60);
+    for ends_with_epoch in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let hand = ardea_core::ManualClock::new();
+        let start = || -> Fed<u64> {
+            let sink = write_lines(dir.path().join("out"));
+            let sink = match ends_with_epoch {
+                true => sink.rotate_min_age(minute),
+                false => sink.rotate_after(minute),
+            };
+            let clock = hand.clock();
+            let context = InstanceContext {
+                clock,
+                ..kept_context(0, 1)
+            };
+            Fed::new(sink, context).unwrap()
+        };
+        let mut before = start();
+        before.feed([1]).unwrap();
+        hand.advance(minute - Duration::from_secs(20));
+        let cut = before.cut(Cut::full(Epoch(1))).unwrap();
+        drop(before);
+        let mut after = start();
+        after.give_back(Epoch(1), &cut).unwrap();
+        hand.advance(Duration::from_secs(20));
+        after.wake().unwrap();
+        let _ = after.cut(Cut::full(Epoch(2))).unwrap();
+        assert!(after.awaits_commit(), "it is whole: {ends_with_epoch}");
+    }
+}
+
+#[test]
 fn a_folder_whose_file_system_has_no_files_is_refused_before_anything_is_written() {
     // It can be looked at, and nothing can be made there.
     let error = Fed::<u64>::new(write_lines("/proc/ardea.txt").build(), kept_context(0, 1));
