@@ -137,14 +137,7 @@ pub(crate) async fn publish(
     let transaction = session.transaction().await?;
     let lives = table.lives();
     if let Some(before) = tables {
-        let now = OwnTables::find(&transaction, table, &table.staged()).await?;
-        if let Some(why) = now.missing(before, table, true) {
-            return Err(Trouble::Final(match on_replaced {
-                OnReplaced::Fail => gone(&why),
-                // The next life takes over, and goes on with what there is.
-                OnReplaced::Continue => gone(&why).transient(),
-            }));
-        }
+        compare(&transaction, table, before, on_replaced).await?;
     }
     let Some(note) = note_of(&transaction, &lives, life).await? else {
         return Err(Trouble::Final(taken_over(table)));
@@ -173,6 +166,38 @@ pub(crate) async fn publish(
         refused,
         notice: None,
     })
+}
+
+/// Compares the tables of a life with those that there are.
+///
+/// # Errors
+/// As those of [`publish`].
+async fn compare(
+    transaction: &Transaction<'_>,
+    table: &Table,
+    before: OwnTables,
+    on_replaced: OnReplaced,
+) -> Result<(), Trouble> {
+    let now = OwnTables::find(transaction, table, &table.staged()).await?;
+    match now.missing(before, table, true) {
+        None => Ok(()),
+        Some(why) => Err(Trouble::Final(match on_replaced {
+            OnReplaced::Fail => gone(&why),
+            // The next life takes over, and goes on with what there is.
+            OnReplaced::Continue => gone(&why).transient(),
+        })),
+    }
+}
+
+/// The same in a transaction of its own.
+pub(crate) async fn compare_now(
+    session: &mut Session,
+    table: &Table,
+    before: OwnTables,
+    on_replaced: OnReplaced,
+) -> Result<(), Trouble> {
+    let transaction = session.transaction().await?;
+    compare(&transaction, table, before, on_replaced).await
 }
 
 /// The rows and tables that a dead life has left.

@@ -14,6 +14,7 @@ use super::own_tables::OwnTables;
 use super::staging::{self, Owner, Shown};
 use super::table::Table;
 use crate::connection::Connection;
+use crate::replaced::OnReplaced;
 use crate::rows::{Column, MOST_ROW, Rows};
 use crate::session::{Parameter, Session};
 use crate::trouble::Trouble;
@@ -188,7 +189,10 @@ impl Writer {
                     }
                     (_, owner) => {
                         let life = owner.as_ref().map(|owner| owner.life);
-                        write(session, prepared, work, life).await?;
+                        if let Err(trouble) = write(session, prepared, work, life).await {
+                            let used = (*tables, plan.on_replaced);
+                            return Err(explained(session, prepared, used, trouble).await);
+                        }
                         None
                     }
                 };
@@ -248,6 +252,24 @@ async fn run(
         .notice
         .map(|why| format!("{why}; the job goes on without"));
     Ok((refused.collect(), notice))
+}
+
+/// Looks for the reason why rows were not written: a table that was dropped.
+async fn explained(
+    session: &mut Session,
+    prepared: &Prepared,
+    (tables, on_replaced): (Option<OwnTables>, OnReplaced),
+    trouble: Trouble,
+) -> Trouble {
+    match (trouble, tables) {
+        (Trouble::Final(error), Some(before)) => {
+            staging::compare_now(session, &prepared.table, before, on_replaced)
+                .await
+                .err()
+                .unwrap_or(Trouble::Final(error))
+        }
+        (trouble, _) => trouble,
+    }
 }
 
 /// Writes the rows that are left, in halves where some are refused.

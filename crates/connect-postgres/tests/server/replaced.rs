@@ -147,22 +147,36 @@ fn committed(url: &str, table: &str) -> KeptEpoch {
     life.end_epoch(Epoch(2), true)
 }
 
+/// Drops the table in which rows wait.
+const DROP_STAGED: &str = "do $$ begin execute 'drop table ' || (select oid::regclass from pg_class \
+     where relkind = 'r' and relname like 'ardea_staged%' and relnamespace = 'SCHEMA'::regnamespace); end $$";
+
 #[test]
 fn rows_that_went_with_a_table_fail_the_sink_that_writes_exactly_once() {
     let Some(url) = shared_server() else { return };
     // Each in a schema of its own, as all sinks of a schema share one table of lives.
     for (number_of, (change, why, left)) in [
-        ("drop table SCHEMA.rows; create table SCHEMA.rows (n bigint)", "was dropped since rows were written", 10),
-        ("drop table SCHEMA.ardea_lives", "ardea_lives was dropped", 10),
-        ("do $$ begin execute 'drop table ' || (select oid::regclass from pg_class where relkind = 'r' and relname like 'ardea_staged%' \
-          and relnamespace = 'SCHEMA'::regnamespace); end $$", "in which rows waited", 10),
+        (
+            "drop table SCHEMA.rows; create table SCHEMA.rows (n bigint)",
+            "was dropped since rows were written",
+            10,
+        ),
+        (
+            "drop table SCHEMA.ardea_lives",
+            "ardea_lives was dropped",
+            10,
+        ),
+        (DROP_STAGED, "in which rows waited", 10),
     ]
     .into_iter()
     .enumerate()
     {
         let schema = format!("went_{number_of}");
         let table = format!("{schema}.rows");
-        ask(&url, &format!("create schema {schema}; create table {table} (n bigint)"));
+        ask(
+            &url,
+            &format!("create schema {schema}; create table {table} (n bigint)"),
+        );
         let kept = committed(&url, &table);
         ask(&url, &change.replace("SCHEMA", &schema));
         let sink = once(&url, &table, OnReplaced::Fail);
@@ -212,6 +226,36 @@ fn a_table_that_is_dropped_under_a_running_sink_fails_it() {
             assert_eq!(there, 10, "those that waited");
         }
     }
+}
+
+#[test]
+fn a_table_of_waiting_rows_that_is_dropped_under_a_running_sink_fails_it() {
+    let Some(url) = shared_server() else { return };
+    ask(
+        &url,
+        "create schema without; create table without.rows (n bigint)",
+    );
+    let sink = once(&url, "without.rows", OnReplaced::Continue);
+    let mut life = Driven::begin(&sink, "without", Instance::ONLY, None);
+    life.write(0..10u64);
+    let kept = life.end_epoch(Epoch(1), true);
+    life.commit(&kept);
+    ask(&url, &DROP_STAGED.replace("SCHEMA", "without"));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let error = loop {
+        assert!(Instant::now() < deadline, "it goes on");
+        if let Err(error) = life.try_write(10..20u64) {
+            break error;
+        }
+    };
+    assert_eq!(error.code(), ErrorCode::WriteFailed, "{error}");
+    assert!(!error.is_permanent(), "the next attempt goes on");
+    drop(life);
+    let mut life = Driven::begin(&sink, "without", Instance::ONLY, Some(&kept));
+    life.write(10..20u64);
+    let kept = life.end_epoch(Epoch(2), true);
+    life.commit(&kept);
+    assert_eq!(number(&url, "select count(*) from without.rows"), 20);
 }
 
 #[test]
