@@ -81,7 +81,7 @@ secure() {
 printf '%s\n' process.roles=broker,controller node.id=1 "controller.quorum.voters=1@127.0.0.1:$controller" \
     "listeners=PLAINTEXT://$ADDRESS:$port,CONTROLLER://127.0.0.1:$controller" \
     "advertised.listeners=PLAINTEXT://$ADDRESS:$port" controller.listener.names=CONTROLLER \
-    "log.dirs=$folder/data" num.partitions=1 \
+    "log.dirs=$folder/data" num.partitions=1 log.retention.ms=-1 \
     offsets.topic.replication.factor=1 offsets.topic.num.partitions=1 \
     transaction.state.log.replication.factor=1 transaction.state.log.min.isr=1 transaction.state.log.num.partitions=1 \
     group.initial.rebalance.delay.ms=0 >"$folder/server.properties"
