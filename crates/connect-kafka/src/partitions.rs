@@ -191,25 +191,28 @@ impl Partitions {
         slot.finish();
     }
 
-    /// A message came; false if it lies behind what is to be read.
+    /// Notes a message; returns false if it lies behind the end of what is to be read.
+    ///
+    /// A message without a valid time does not end a silence: a partition of such messages must
+    /// not hold back the time of others.
     #[inline]
     pub fn message(&mut self, index: usize, offset: i64, time: Timestamp) -> bool {
         let slot = &mut self.slots[index];
         if slot.state == State::Done {
             return false;
         }
-        slot.is_touched = true;
-        slot.state = State::Behind;
         if slot.end.is_some_and(|end| offset >= end) {
-            slot.state = State::Done;
+            slot.finish();
             return false;
         }
         slot.next = offset + 1;
         if self.bound.take(time).is_ok() {
             slot.highest = slot.highest.max(time);
+            slot.is_touched = true;
+            slot.state = State::Behind;
         }
         if slot.end.is_some_and(|end| slot.next >= end) {
-            slot.state = State::Done;
+            slot.finish();
         }
         true
     }
@@ -453,6 +456,18 @@ mod tests {
             nothing,
             "time stays where it is"
         );
+    }
+
+    #[test]
+    fn a_partition_whose_times_are_all_refused_becomes_idle() {
+        let mut partitions = partitions(2, false);
+        partitions.message(0, 0, at(100));
+        partitions.at_end(1, Duration::ZERO);
+        partitions.message(1, 0, Timestamp::MAX);
+        assert_eq!(partitions.time(SOON), Saying::default());
+        partitions.message(1, 1, Timestamp::MIN);
+        assert_eq!(looked(&mut partitions, SOON, LATER), said(99));
+        assert_eq!(nexts(&partitions), [1, 2], "positions go on all the same");
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl AheadBound {
         AheadBound {
             ahead,
             limit: match ahead {
-                Some(ahead) if highest != Timestamp::MIN => highest + ahead,
+                Some(ahead) if highest != Timestamp::MIN => limit(highest, ahead),
                 Some(_) => Timestamp::MIN,
                 None => Timestamp::LAST_EVENT,
             },
@@ -95,7 +95,7 @@ impl AheadBound {
             return Ok(());
         };
         let wall = self.clock.wall();
-        self.limit = self.highest.max(wall) + ahead;
+        self.limit = limit(self.highest.max(wall), ahead);
         match time > self.limit {
             false => Ok(()),
             true => Err(BadTime::TooFarAhead {
@@ -111,6 +111,11 @@ impl AheadBound {
     pub fn highest(&self) -> Timestamp {
         self.highest
     }
+}
+
+/// Returns the latest event time within the bound behind `base`; never one that no record may have.
+fn limit(base: Timestamp, ahead: Duration) -> Timestamp {
+    (base + ahead).min(Timestamp::LAST_EVENT)
 }
 
 impl Display for BadTime {
@@ -204,6 +209,16 @@ mod tests {
         assert_eq!(bound.take(Timestamp::FIRST_EVENT), Ok(()));
         assert_eq!(bound.take(Timestamp::MAX), Err(BadTime::OutOfRange));
         assert_eq!(bound.take(Timestamp::MIN), Err(BadTime::Missing));
+    }
+
+    #[test]
+    fn the_greatest_bound_still_refuses_the_end_of_time() {
+        for highest in [Timestamp::MIN, at(1)] {
+            let clock = ManualClock::new().clock();
+            let mut bound = AheadBound::new(Some(Duration::MAX), highest, clock);
+            assert_eq!(bound.take(Timestamp::LAST_EVENT), Ok(()));
+            assert_eq!(bound.take(Timestamp::MAX), Err(BadTime::OutOfRange));
+        }
     }
 
     proptest! {

@@ -66,11 +66,22 @@ impl WatermarkEmitter {
         )
     }
 
-    /// Records were passed on, `highest` being their latest event time; `held_up` if some had no room.
-    pub(crate) fn after_chunk(&mut self, highest: Timestamp, held_up: bool, outbox: &mut Outbox) {
+    /// Sends what is due after a chunk of which `passed` records were passed on.
+    ///
+    /// `highest` is the latest event time so far; `held_up` says that some records had no room. An
+    /// input whose records are all set aside is silent: it must not hold back the time of others.
+    pub(crate) fn after_chunk(
+        &mut self,
+        passed: usize,
+        highest: Timestamp,
+        held_up: bool,
+        outbox: &mut Outbox,
+    ) {
         self.held_up = held_up;
         self.promise_again(outbox);
-        if let Some(watermark) = self.generator.records(highest, self.clock.now()) {
+        if passed > 0
+            && let Some(watermark) = self.generator.records(highest, self.clock.now())
+        {
             outbox.watermark(watermark);
         }
         self.watch_silence(outbox);

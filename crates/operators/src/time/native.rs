@@ -95,8 +95,10 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
         let count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
         let highest = self.check(input, inbox, count)?;
         let removed = remove_at::<T>(inbox, &mut self.rejected)?;
-        pass_front::<T>(inbox, outbox, Ordinal::FIRST, count - removed)?;
-        self.emitter.after_chunk(highest, !inbox.is_empty(), outbox);
+        let passed = count - removed;
+        pass_front::<T>(inbox, outbox, Ordinal::FIRST, passed)?;
+        let held_up = !inbox.is_empty();
+        self.emitter.after_chunk(passed, highest, held_up, outbox);
         Ok(())
     }
 

@@ -137,8 +137,10 @@ where
         let count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
         let highest = self.stamp(input, inbox, count)?;
         let removed = remove_at::<T>(inbox, &mut self.rejected)?;
-        pass_front::<T>(inbox, outbox, Ordinal::FIRST, count - removed)?;
-        self.emitter.after_chunk(highest, !inbox.is_empty(), outbox);
+        let passed = count - removed;
+        pass_front::<T>(inbox, outbox, Ordinal::FIRST, passed)?;
+        let held_up = !inbox.is_empty();
+        self.emitter.after_chunk(passed, highest, held_up, outbox);
         Ok(())
     }
 
@@ -303,6 +305,24 @@ mod tests {
                 mark(3),
                 idle
             ]
+        );
+    }
+
+    #[test]
+    fn an_input_whose_records_are_all_set_aside_becomes_idle() {
+        let far = 99_000_000_000_i64;
+        let mut stamp = StampP::new(Arc::new(|n: &i64| at(*n)), in_order());
+        let mut drive = Drive::default().records(untimed([1i64]));
+        for _ in 0..12 {
+            drive = drive
+                .advance(Duration::from_secs(1))
+                .records(untimed([far]));
+        }
+        let seen = drive.run::<i64>(&mut stamp);
+        let idle = Seen::Other(Marker::Idle);
+        assert_eq!(
+            seen.events(),
+            [Seen::Record(1, at(1)), Seen::Watermark(at(1)), idle]
         );
     }
 
