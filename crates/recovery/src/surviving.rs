@@ -88,6 +88,10 @@ pub(crate) struct Shared {
     counted_before: OnceLock<JobCounts>,
     is_cancelled: AtomicBool,
     is_over: AtomicBool,
+    /// The time limit of a stop.
+    stops_within: Duration,
+    /// The folder of the snapshots; none if they end with this process.
+    place: Option<String>,
 }
 
 impl Shared {
@@ -230,6 +234,28 @@ impl SurvivingHandle {
         self.0.figures(|figures| figures.clone())
     }
 
+    /// The time limit of a [stop](Self::stop), as [`Survival::stop_within`] has set it.
+    pub fn stops_within(&self) -> Duration {
+        self.0.stops_within
+    }
+
+    /// Marks the job as interrupted and cancels it, for a caller that ends the process although the
+    /// job's driver hangs in a call.
+    ///
+    /// Returns the notice about it; `None` if the driver has marked the job itself.
+    pub fn interrupt(&self) -> Option<Notice> {
+        let epoch = self.0.figures(|figures| {
+            let was = std::mem::replace(&mut figures.is_interrupted, true);
+            (!was).then(|| figures.last.map(|(epoch, _)| epoch).or(figures.began_from))
+        })?;
+        self.cancel();
+        Some(Notice::StopTimedOut {
+            within: self.0.stops_within,
+            epoch,
+            place: self.0.place.clone(),
+        })
+    }
+
     /// Whether the job has ended.
     pub fn is_over(&self) -> bool {
         self.0.is_over()
@@ -279,6 +305,8 @@ impl<'a> Surviving<'a> {
             counted_before: OnceLock::new(),
             is_cancelled: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            stops_within: survival.stops_within,
+            place: home.lasting_place(),
         };
         Ok(Surviving {
             job,

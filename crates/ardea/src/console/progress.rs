@@ -53,9 +53,14 @@ impl<'a> Progress<'a> {
         self.line.elapsed()
     }
 
-    /// Shows the line if it is time to. `counts` are those over all attempts, if the job has
-    /// several.
-    pub fn tick(&mut self, job: &JobHandle, counts: Option<&JobCounts>, is_draining: bool) {
+    /// Shows the line if it is time to. `counts` returns those over all attempts, if the job has
+    /// several; it is called only when the line is due.
+    pub fn tick(
+        &mut self,
+        job: &JobHandle,
+        counts: Option<&dyn Fn() -> JobCounts>,
+        is_draining: bool,
+    ) {
         if self.is_quiet {
             return;
         }
@@ -65,7 +70,7 @@ impl<'a> Progress<'a> {
         let reports = job.metrics();
         let totals = match counts {
             None => self.shape.totals(&reports),
-            Some(counts) => self.shape.totals_over_attempts(&reports, counts),
+            Some(counts) => self.shape.totals_over_attempts(&reports, &counts()),
         };
         let parts = Reading {
             name: job.name(),

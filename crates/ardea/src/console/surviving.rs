@@ -87,7 +87,7 @@ pub(super) fn run(
     });
     drop(passing);
     drop(measuring);
-    conclude(outcome, summary, with)
+    conclude(outcome, summary, handle.figures().is_interrupted, with)
 }
 
 fn broken() -> Error {
@@ -120,6 +120,7 @@ fn follow(
     with: &Supervisor,
 ) -> Option<Outcome> {
     let mut said = 0;
+    let mut stopped: Option<Instant> = None;
     let mut cancelled: Option<Instant> = None;
     loop {
         match outcomes.recv_timeout(LOOK) {
@@ -128,13 +129,23 @@ fn follow(
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Some(job) = handle.job() {
-            progress.tick(&job, Some(&handle.counts()), false);
+            progress.tick(&job, Some(&|| handle.counts()), false);
         }
         let interrupts = with.interrupts.count();
         if interrupts > said {
             said = interrupts;
             if !with.quiet {
                 progress.say(explain(interrupts));
+            }
+        }
+        if interrupts > 0 {
+            // The driver keeps the limit itself, unless it hangs in a call.
+            let limit = handle.stops_within().saturating_add(PATIENCE / 2);
+            if stopped.get_or_insert_with(Instant::now).elapsed() > limit
+                && let Some(notice) = handle.interrupt()
+            {
+                progress.clear();
+                print_notice(Notice::Warning, &notice.to_string(), with.json);
             }
         }
         let is_to_end = interrupts >= 2 || handle.figures().is_interrupted;
@@ -154,13 +165,13 @@ fn explain(interrupts: u32) -> &'static str {
 fn conclude(
     outcome: Option<Outcome>,
     summary: Option<Summary>,
+    has_timed_out: bool,
     with: &Supervisor,
 ) -> Result<(), Failure> {
     let told = |summary: &Option<Summary>| match summary {
         Some(summary) => tell(summary, with),
         None => Ok(()),
     };
-    let has_timed_out = summary.as_ref().is_some_and(Summary::has_timed_out);
     match outcome {
         None => {
             told(&summary)?;

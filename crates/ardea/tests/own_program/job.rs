@@ -12,6 +12,8 @@ use ardea::prelude::*;
 /// * `forever`: counts generated records for ever.
 /// * `stuck`: as `forever`, with a step whose state is never saved.
 /// * `to-kafka BROKERS TOPIC`, `to-postgres URL TABLE`: numbers from 0 on, for ever.
+/// * `hung MARK`: as `forever`, with a step that panics once, and cannot be made a second time.
+///   It writes the file `MARK` when it panics, and `MARK.hung` when its second attempt hangs.
 pub fn describe(args: &[String]) -> Result<Pipeline> {
     let path = |at: usize| PathBuf::from(args.get(at).map_or("", String::as_str));
     match args.first().map(String::as_str) {
@@ -23,6 +25,7 @@ pub fn describe(args: &[String]) -> Result<Pipeline> {
         Some("to-kafka") => Ok(numbers("to-kafka", to_kafka(&args[1], &args[2]))),
         #[cfg(feature = "postgres")]
         Some("to-postgres") => Ok(numbers("to-postgres", to_postgres(&args[1], &args[2]))),
+        Some("hung") => Ok(hung(path(1))),
         _ => Err(Error::new(ErrorCode::InvalidConfig, "which job?")),
     }
 }
@@ -109,6 +112,28 @@ fn to_postgres(url: &str, table: &str) -> Sink<u64> {
     ardea::postgres::write(url, table, ["n"], fill)
         .exactly_once()
         .build()
+}
+
+fn hung(mark: PathBuf) -> Pipeline {
+    let p = Pipeline::new("hung");
+    let panicked = mark.clone();
+    p.read_from(generate::at_rate(1_000, |i| i).build())
+        .custom("hangs", move |_| {
+            if mark.exists() {
+                std::fs::write(mark.with_extension("hung"), "").expect("the folder is there");
+                loop {
+                    std::thread::park();
+                }
+            }
+            Stuck
+        })
+        .map(move |number: u64| {
+            std::fs::write(&panicked, "").expect("the folder is there");
+            panic!("at {number}");
+        })
+        .map(|(): ()| 0)
+        .write_to(null::sink());
+    p
 }
 
 /// Lets records pass. Its cuts are never written to their end.

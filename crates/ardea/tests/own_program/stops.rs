@@ -12,6 +12,10 @@ pub const ALL: &[Test] = &[
         a_job_whose_last_snapshot_is_not_made_in_time_is_interrupted_and_says_what_it_goes_on_from,
     ),
     (
+        "a_job_whose_driver_hangs_in_a_call_is_interrupted_in_time_all_the_same",
+        a_job_whose_driver_hangs_in_a_call_is_interrupted_in_time_all_the_same,
+    ),
+    (
         "a_job_with_a_guarantee_is_stopped_and_goes_on_with_its_counts",
         a_job_with_a_guarantee_is_stopped_and_goes_on_with_its_counts,
     ),
@@ -56,6 +60,22 @@ fn a_job_whose_last_snapshot_is_not_made_in_time_is_interrupted_and_says_what_it
     assert_eq!(output.status.code(), Some(6), "{output:?}");
     assert!(told.contains("could not be made within 300ms"), "{told}");
     assert!(told.contains("run again, it begins"), "{told}");
+    assert_eq!(summary(&output)["status"], "interrupted");
+}
+
+fn a_job_whose_driver_hangs_in_a_call_is_interrupted_in_time_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = ["recovery.stop_within=300ms", "hung", "mark"];
+    let words = [&FORM[..], &settings].concat();
+    let child = start(folder.path(), &words);
+    until("the second attempt hangs", || {
+        folder.path().join("mark.hung").exists()
+    });
+    terminate(&child);
+    let output = finish(child);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    assert!(told.contains("could not be made within 300ms"), "{told}");
     assert_eq!(summary(&output)["status"], "interrupted");
 }
 
