@@ -482,7 +482,7 @@ impl<'a> Driver<'a> {
         }
         let processed = |vertex: &str| {
             let counted = |it: &MetricsSnapshot| it.records_in + it.records_out;
-            life.handle.sum(vertex, counted)
+            Some(life.handle.sum(vertex, counted))
         };
         let failed = EpochsEvent::Failed {
             generation,

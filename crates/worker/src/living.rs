@@ -111,7 +111,7 @@ impl Living {
                 look.wake();
             }),
             fail: Arc::new(move |error| {
-                let _ = fails.send(over(life, &error, |_| 0));
+                let _ = fails.send(over(life, &error, |_| None));
             }),
         })?;
         let left = legacy.and_then(|legacy| legacy.for_life(life));
@@ -235,7 +235,11 @@ impl Living {
 
     /// It can't go on here: says so, once; whether that was now. `processed` returns the number of records that the instances of a
     /// vertex have processed here.
-    pub(crate) fn fail(&mut self, error: &Error, processed: impl FnOnce(&str) -> u64) -> bool {
+    pub(crate) fn fail(
+        &mut self,
+        error: &Error,
+        processed: impl FnOnce(&str) -> Option<u64>,
+    ) -> bool {
         let is_news = !std::mem::replace(&mut self.is_over, true);
         if is_news {
             let _ = self.events.send(over(self.life, error, processed));
@@ -249,7 +253,11 @@ impl Living {
 /// Where trying again can't help, the job waits for somebody to decide. What is wrong with its description or a setting counts as that
 /// before anything was committed. Later it is tried again: the same job has run before. A place of snapshots that is away is waited for, however long that takes,
 /// as is a process of an earlier life that still holds what this one goes on with.
-pub(crate) fn over(life: Life, error: &Error, processed: impl FnOnce(&str) -> u64) -> Event {
+pub(crate) fn over(
+    life: Life,
+    error: &Error,
+    processed: impl FnOnce(&str) -> Option<u64>,
+) -> Event {
     let why = error.to_string();
     let is_of_the_job = matches!(
         error.code(),

@@ -5,8 +5,9 @@ use std::time::Duration;
 use ardea_core::Error;
 use serde::{Deserialize, Serialize};
 
-/// The longest time between two failures that count as repeats.
-const REPEATS_WITHIN: Duration = Duration::from_secs(600);
+/// The longest time between two failures that count as repeats. An attempt that lasts longer has
+/// worked: its failure is a new one.
+const REPEATS_WITHIN: Duration = Duration::from_secs(120);
 
 /// The failure of an attempt at a job, as far as it decides whether there is another attempt.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -30,10 +31,11 @@ impl AttemptFailure {
         }
     }
 
-    /// The failure of an instance. `processed` returns the number of records that the instances of a vertex have processed in this attempt.
-    pub fn of(error: &Error, processed: impl FnOnce(&str) -> u64) -> Self {
+    /// The failure of an instance. `processed` returns the number of records that the instances of
+    /// a vertex have processed in this attempt; `None` if it is not known.
+    pub fn of(error: &Error, processed: impl FnOnce(&str) -> Option<u64>) -> Self {
         let vertex = error.vertex().map(|(vertex, _)| vertex);
-        let stuck = vertex.filter(|vertex| processed(vertex) == 0);
+        let stuck = vertex.filter(|vertex| processed(vertex) == Some(0));
         AttemptFailure {
             reason: error.to_string(),
             signature: stuck.map(|vertex| format!("{vertex} {}", error.code().as_str())),
@@ -75,10 +77,11 @@ mod tests {
     fn a_failure_has_a_signature_only_if_its_vertex_has_processed_nothing() {
         let error = Error::new(ErrorCode::ReadFailed, "no topic").in_vertex("kafka", 1);
         let signature = |processed| AttemptFailure::of(&error, |_| processed).signature;
-        assert_eq!(signature(0).as_deref(), Some("kafka ARD-301"));
-        assert_eq!(signature(1), None);
+        assert_eq!(signature(Some(0)).as_deref(), Some("kafka ARD-301"));
+        assert_eq!(signature(Some(1)), None);
+        assert_eq!(signature(None), None);
         let nowhere = Error::new(ErrorCode::ReadFailed, "no topic");
-        assert_eq!(AttemptFailure::of(&nowhere, |_| 0).signature, None);
+        assert_eq!(AttemptFailure::of(&nowhere, |_| Some(0)).signature, None);
     }
 
     #[test]
@@ -88,10 +91,10 @@ mod tests {
             repeats.count(Duration::from_secs(at), signature.map(String::from))
         };
         assert_eq!(count(0, Some("a")), 1);
-        assert_eq!(count(600, Some("a")), 2);
-        assert_eq!(count(1_201, Some("a")), 1);
-        assert_eq!(count(1_202, Some("b")), 1);
-        assert_eq!(count(1_203, None), 0);
-        assert_eq!(count(1_204, Some("b")), 1);
+        assert_eq!(count(120, Some("a")), 2);
+        assert_eq!(count(241, Some("a")), 1);
+        assert_eq!(count(242, Some("b")), 1);
+        assert_eq!(count(243, None), 0);
+        assert_eq!(count(244, Some("b")), 1);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ardea_core::Epoch;
 
+use super::attempt::Repeats;
 use super::interface::{EpochNotDone, EpochsAction, EpochsCommand, EpochsOver, GivenUp};
 use super::message::EpochKind;
 use super::note::EpochsNote;
@@ -126,6 +127,7 @@ impl Epochs {
                 Err(EpochNotDone::NotInSafeMode)
             }
             (EpochsCommand::Retry, _) => {
+                self.repeats = Repeats::default();
                 record.failures = 0;
                 record.roll_back(self.plan);
                 Ok((Proposal::RollBack(Duration::ZERO), record))
@@ -136,6 +138,7 @@ impl Epochs {
                 Err(EpochNotDone::NoSuchSnapshot(epoch))
             }
             (EpochsCommand::GoBackTo(to), _) => {
+                self.repeats = Repeats::default();
                 record.failures = 0;
                 record.go_back_to(to);
                 // What was to be the last epoch is gone.

@@ -41,7 +41,7 @@ impl Work<'_> {
             (Some(living), _) => {
                 living.fail(error, processed(self.active.as_ref()));
             }
-            (None, Some(life)) => self.tell(living::over(life, error, |_| 0)),
+            (None, Some(life)) => self.tell(living::over(life, error, |_| Some(0))),
             (None, None) => {}
         }
     }
@@ -80,12 +80,11 @@ impl Work<'_> {
     }
 }
 
-/// Returns the number of records that the instances of a vertex have processed here.
-fn processed(active: Option<&Active>) -> impl FnOnce(&str) -> u64 {
+/// Returns the number of records that the instances of a vertex have processed here; `None` if
+/// nothing runs here.
+fn processed(active: Option<&Active>) -> impl FnOnce(&str) -> Option<u64> {
     move |vertex| {
         let job = active.map(|active| active.deployment.handle());
-        job.map_or(0, |job| {
-            job.sum(vertex, |counted| counted.records_in + counted.records_out)
-        })
+        job.map(|job| job.sum(vertex, |counted| counted.records_in + counted.records_out))
     }
 }
