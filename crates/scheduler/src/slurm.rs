@@ -11,8 +11,8 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ardea_control::SchedulerTraits;
 use ardea_output::OutputBounds;
@@ -71,6 +71,8 @@ impl SlurmConfig {
 pub struct Slurm {
     config: Arc<SlurmConfig>,
     programs: Arc<dyn Programs>,
+    /// The time of the last look at what is left of jobs that are over.
+    forgot: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Slurm {
@@ -79,7 +81,18 @@ impl Slurm {
         Slurm {
             config: Arc::new(config),
             programs,
+            forgot: Arc::default(),
         }
+    }
+
+    /// Returns whether a look at what is left of jobs that are over is due, and takes it.
+    fn forgets_now(&self, every: Duration) -> bool {
+        let mut forgot = self.forgot.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = forgot.is_none_or(|at| at.elapsed() >= every / 2);
+        if is_due {
+            *forgot = Some(Instant::now());
+        }
+        is_due
     }
 }
 

@@ -1,5 +1,6 @@
 //! The folder of a runner that is not there: another process of its machine keeps the bounds in it.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -40,14 +41,21 @@ pub fn forget_abandoned(
     bounds: &KeptBounds,
     gone: &BTreeSet<JobRef>,
 ) -> Result<bool> {
-    forget(folder, bounds, |job| {
+    let killed_at = |job: &JobFolder| {
         let file = file_of(job)?;
         if file.killed_at.is_some() {
             return file.killed_at;
         }
         let is_over = gone.contains(file.launch.job()) && !has_process(job);
         is_over.then(|| last_change(job)).flatten()
+    };
+    let first_failure = OnceCell::new();
+    forget(folder, bounds, killed_at, |_, error| {
+        first_failure.get_or_init(|| error.clone());
     })?;
+    if let Some(error) = first_failure.into_inner() {
+        return Err(error);
+    }
     Ok(JobFolder::all(folder)?.is_empty())
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Weak;
 use std::time::Duration;
 
-use ardea_core::{ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_output::{OutputFiles, SeenSizes};
 
 use super::folders::JobFolder;
@@ -77,11 +77,14 @@ impl Runner {
                 _ => Ok(None),
             };
             let config = runner.config();
-            forget(&config.folder, &config.kept, |job| {
+            let killed_at = |job: &JobFolder| {
                 killed_at(job).unwrap_or_else(|error| {
                     runner.0.remark_failure(job, None, &error);
                     None
                 })
+            };
+            forget(&config.folder, &config.kept, killed_at, |job, error| {
+                runner.0.remark_failure(job, None, error);
             })
         })
         .await;
@@ -90,36 +93,53 @@ impl Runner {
 
 /// Removes the folders of jobs that were killed long ago, then the oldest output of jobs that were killed, until the rest is
 /// within the bounds. `killed_at` tells when a job was killed, in milliseconds since 1970, if it was. Blocks.
+///
+/// A folder or file that cannot be removed is told to `failed`; the others are removed all the same.
+///
+/// # Errors
+/// The folder of the jobs cannot be read.
 pub(crate) fn forget(
     folder: &Path,
     bounds: &KeptBounds,
     killed_at: impl Fn(&JobFolder) -> Option<u64>,
+    failed: impl Fn(&JobFolder, &Error),
 ) -> Result<()> {
     let now = now_ms();
     let mut files = Vec::new();
-    for job in JobFolder::all(folder)? {
-        let Some(killed_at) = killed_at(&job) else {
+    let jobs = JobFolder::all(folder)?;
+    for (number, job) in jobs.iter().enumerate() {
+        let Some(killed_at) = killed_at(job) else {
             continue;
         };
         if Duration::from_millis(now.saturating_sub(killed_at)) >= bounds.time {
-            records::remove(job.path())?;
+            if let Err(error) = records::remove(job.path()) {
+                failed(job, &error);
+            }
             continue;
         }
-        for id in job.containers()? {
+        let containers = job.containers().unwrap_or_else(|error| {
+            failed(job, &error);
+            Vec::new()
+        });
+        for id in containers {
             let of_it = files_in(job.container(id).path());
-            files.extend(of_it.map(|(output, age, bytes)| (killed_at, age, bytes, output)));
+            files.extend(of_it.map(|(output, age, bytes)| (killed_at, age, bytes, output, number)));
         }
     }
     // Of one job, first what was put aside first.
     files.sort_by_key(|(killed_at, age, ..)| (*killed_at, Reverse(*age)));
-    let mut all: u64 = files.iter().map(|(_, _, bytes, _)| bytes).sum();
-    for (_, age, bytes, output) in files {
+    let mut all: u64 = files.iter().map(|(_, _, bytes, ..)| bytes).sum();
+    for (_, age, bytes, output, number) in files {
         if all <= bounds.bytes {
             break;
         }
-        let removed = output.remove(age);
-        removed.map_err(|error| cannot(ErrorCode::WriteFailed, "remove", &output.path(), error))?;
-        all -= bytes;
+        match output.remove(age) {
+            Ok(()) => all -= bytes,
+            Err(error) => failed(
+                &jobs[number],
+                &cannot(ErrorCode::WriteFailed, "remove", &output.path(), error),
+            ),
+        }
     }
     Ok(())
 }
@@ -166,7 +186,28 @@ mod tests {
             let found = jobs.iter().find(|(name, _)| job.name() == *name);
             found.map(|(_, ago)| now_ms() - ago)
         };
-        forget(folder, &bounds, ago).expect("forgotten");
+        let failed = |_: &JobFolder, error: &Error| panic!("{error}");
+        forget(folder, &bounds, ago, failed).expect("forgotten");
+    }
+
+    #[test]
+    fn output_that_cannot_be_removed_is_told_and_the_other_output_goes_all_the_same() {
+        let folder = tempfile::tempdir().expect("a folder");
+        kept(folder.path(), &[("a", 0), ("b", 0)]);
+        // A directory cannot be removed as a file.
+        let stubborn = folder.path().join("jobs/a/container-1/stdout.log");
+        std::fs::remove_file(&stubborn).expect("removed");
+        std::fs::create_dir(&stubborn).expect("made");
+        let bounds = KeptBounds {
+            bytes: 0,
+            ..KeptBounds::default()
+        };
+        let failures = std::cell::RefCell::new(Vec::new());
+        let failed =
+            |job: &JobFolder, _: &Error| failures.borrow_mut().push(job.name().to_string());
+        forget(folder.path(), &bounds, |_| Some(now_ms()), failed).expect("forgotten");
+        assert_eq!(*failures.borrow(), ["a"]);
+        assert_eq!(left(folder.path()), ["a 0"]);
     }
 
     #[test]

@@ -56,7 +56,8 @@ fn shown(line: &str) -> String {
 pub(crate) fn piece(folder: &Path, request: &LogRequest) -> Result<LogPiece> {
     let files = files(folder, request.file);
     let path = files.path();
-    if !path.exists() {
+    // While a file is put aside there is none at the path for a moment.
+    if !path.exists() && files.sizes().is_empty() {
         let what = format!("there is no {}", path.display());
         return Err(Error::new(ErrorCode::NoSuchContainer, what)
             .hint("the container has never run there, or its output is not kept any more"));

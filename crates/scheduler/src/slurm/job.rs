@@ -285,10 +285,11 @@ impl Place {
         let config = Arc::clone(&self.slurm.config);
         // What can't be removed now may be the next time.
         let _ = blocking(move || {
-            forget(&config.folder, &config.kept, |job| {
+            let killed_at = |job: &JobFolder| {
                 let file = job.job().ok().flatten();
                 file.and_then(|file| file.killed_at)
-            })
+            };
+            forget(&config.folder, &config.kept, killed_at, |_, _| ())
         })
         .await;
     }

@@ -19,8 +19,8 @@ use crate::{ContainerEvent, Ending, EventFeed};
 /// How often Slurm is asked: it answers for the whole cluster, so not too often.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
-/// Every so many times, what is left of jobs that are over is looked at.
-const FORGETS_EVERY: u32 = 15;
+/// The time between two looks of a process at what is left of jobs that are over.
+const FORGETS_EVERY: Duration = Duration::from_secs(30);
 
 /// What was told of a container.
 #[derive(Default, Debug)]
@@ -56,6 +56,19 @@ impl Watch {
         tokio::select! {
             () = self.look_again_and_again() => {}
             () = self.ask_again_and_again() => {}
+            () = self.forget_again_and_again() => {}
+        }
+    }
+
+    /// Removes what is left of jobs that are over. The watches of all jobs of a process take turns.
+    async fn forget_again_and_again(&self) {
+        let mut looks = interval(FORGETS_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !self.feed.is_forsaken() {
+            looks.tick().await;
+            if self.place.slurm.forgets_now(FORGETS_EVERY) {
+                self.place.forget().await;
+            }
         }
     }
 
@@ -73,13 +86,8 @@ impl Watch {
         let mut asks = interval(ASK_EVERY);
         asks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut missing = BTreeSet::new();
-        let mut asked = 0_u32;
         while !self.feed.is_forsaken() {
             asks.tick().await;
-            if asked.is_multiple_of(FORGETS_EVERY) {
-                self.place.forget().await;
-            }
-            asked = asked.wrapping_add(1);
             if let Ok(now_missing) = self.ask(&missing).await {
                 missing = now_missing;
             }
