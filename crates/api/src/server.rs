@@ -13,6 +13,7 @@ use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Token};
 use ardea_tls::Tls;
@@ -24,6 +25,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -162,6 +164,8 @@ impl Server {
             while tasks.try_join_next().is_some() {}
             // Answers are short: a delayed one would only wait for the client.
             let _ = stream.set_nodelay(true);
+            // A client that vanished without a word takes no answer's place for long.
+            let _ = SockRef::from(&stream).set_tcp_keepalive(&keep_alive());
             let (router, limits) = (self.router.clone(), self.limits);
             let (tls, number) = (self.tls.clone(), connection.number());
             let task = tasks.spawn(async move {
@@ -181,6 +185,14 @@ impl Server {
             self.connections.answered_by(number, task);
         }
     }
+}
+
+/// Returns the settings that close a connection after some three minutes without a sign of the
+/// client.
+fn keep_alive() -> TcpKeepalive {
+    TcpKeepalive::new()
+        .with_time(Duration::from_secs(60))
+        .with_interval(Duration::from_secs(15))
 }
 
 /// Answers the requests of one connection. A client that breaks it off, sends what is no HTTP, or takes in nothing of an answer

@@ -28,15 +28,19 @@ const CHECK: &str = "/snapshots/check";
 /// The bounds of all requests of a server.
 pub(super) struct Bounds {
     limits: ServerLimits,
-    /// A permit for each answer that takes long.
-    long_answers: Arc<Semaphore>,
+    /// A permit for each answer whose lines are followed.
+    followed: Arc<Semaphore>,
+    /// A permit for each answer that reads all of a job's state. Clients that follow lines and
+    /// vanish must not keep savepoints away.
+    state_readings: Arc<Semaphore>,
 }
 
 impl Bounds {
     pub(super) fn of(limits: &ServerLimits) -> Self {
         Bounds {
             limits: *limits,
-            long_answers: Arc::new(Semaphore::new(limits.long_answers())),
+            followed: Arc::new(Semaphore::new(limits.followed())),
+            state_readings: Arc::new(Semaphore::new(limits.state_readings())),
         }
     }
 }
@@ -119,9 +123,14 @@ pub(super) async fn in_time(
     next: Next,
 ) -> Response {
     let (method, uri) = (request.method(), request.uri());
-    if reads_all(method, uri) || is_followed(method, uri) {
-        let Ok(permit) = Arc::clone(&bounds.long_answers).try_acquire_owned() else {
-            return too_many(bounds.limits.long_answers());
+    let permits = match (reads_all(method, uri), is_followed(method, uri)) {
+        (true, _) => Some((&bounds.state_readings, bounds.limits.state_readings())),
+        (_, true) => Some((&bounds.followed, bounds.limits.followed())),
+        _ => None,
+    };
+    if let Some((permits, most)) = permits {
+        let Ok(permit) = Arc::clone(permits).try_acquire_owned() else {
+            return too_many(most);
         };
         if let Some(exchange) = request.extensions().get::<Arc<Exchange>>() {
             exchange.takes_long(permit);
@@ -144,13 +153,11 @@ pub(super) async fn in_time(
 }
 
 fn too_many(most: usize) -> Response {
-    let what = format!(
-        "this host answers {most} requests already that take long, such as savepoints and followed logs"
-    );
+    let what = format!("this host answers {most} requests of this kind already, which take long");
     let error = Error::new(ErrorCode::LimitReached, what);
     retry_soon(
         &error
-            .hint("try again later, or raise cluster.api_connections: half of them may take long"),
+            .hint("try again later, or raise cluster.api_connections: 3/8 of them may follow logs and maps, 1/8 may read state"),
     )
 }
 

@@ -20,10 +20,15 @@ pub struct ServerLimits {
 }
 
 impl ServerLimits {
-    /// The number of requests that may be answered at a time whose answers take long: savepoints,
-    /// checks of snapshots, followed logs and maps. Other requests always find connections.
-    pub(super) fn long_answers(&self) -> usize {
-        (self.connections / 2).max(1)
+    /// The number of logs and maps that may be followed at a time. Other requests always find
+    /// connections.
+    pub(super) fn followed(&self) -> usize {
+        (self.connections * 3 / 8).max(1)
+    }
+
+    /// The number of savepoints and checks of snapshots that may be answered at a time.
+    pub(super) fn state_readings(&self) -> usize {
+        (self.connections / 8).max(1)
     }
 }
 

@@ -319,9 +319,9 @@ async fn clients_that_ask_for_ever_or_byte_by_byte_on_all_connections_keep_nobod
 }
 
 #[tokio::test]
-async fn followed_lines_take_at_most_half_of_the_connections() {
+async fn followed_lines_take_some_of_the_connections_and_leave_others_to_savepoints() {
     let mut config = loopback();
-    config.limits.connections = 4;
+    config.limits.connections = 6;
     let served = serve(config).await;
     served.cluster.let_changes_stay();
     let follow = "GET /v1/maps/berths/changes HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";
@@ -339,6 +339,11 @@ async fn followed_lines_take_at_most_half_of_the_connections() {
     }
     assert_eq!(statuses, ["200", "200", "503"]);
     served.client(None).about().await.unwrap();
+    let savepoint = "/v1/jobs/word-count/savepoint";
+    let answer = served
+        .ask("POST", savepoint, "", r#"{"to": "/kept"}"#)
+        .await;
+    assert_ne!(answer.status, 503, "{answer:?}");
     // A follower that leaves makes room for the next one.
     drop(followers);
     let deadline = std::time::Instant::now() + crate::served::PATIENCE;
