@@ -299,10 +299,15 @@ impl Reader {
                 return Err(None);
             }
             let from = until.saturating_sub(LogPiece::MOST_BYTES.into());
-            let piece = self
+            let mut piece = self
                 .keeper
                 .logs(self.container, self.between(from, until))
                 .await?;
+            // A piece whose first bytes are not kept begins later, and reaches further.
+            let wanted = until.saturating_sub(piece.position);
+            piece
+                .bytes
+                .truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
             if piece.end < until {
                 // The output has been begun anew meanwhile: all of it is new.
                 return Ok((0, false));

@@ -158,6 +158,10 @@ async fn where_more_lines_are_wanted_than_are_kept_what_is_left_out_is_told_firs
     let all = told_of(folder.path(), 10_000).await;
     assert_eq!(all[0].left_out_bytes, Some(first));
     assert_eq!(all.len() as u64, kept + 1);
+    // The piece before the last ones begins where the kept output does, not where it was asked for.
+    let few_more = told_of(folder.path(), kept as u32 + 100).await;
+    assert_eq!(few_more.len() as u64, kept + 1);
+    assert_eq!(few_more[0].left_out_bytes, Some(first));
     let some = told_of(folder.path(), 2_000).await;
     assert_eq!(some.len(), 2_000);
     assert!(some.iter().all(|line| line.left_out_bytes.is_none()));

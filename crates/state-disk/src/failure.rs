@@ -32,9 +32,15 @@ pub(crate) fn of_folder(folder: &Path, cause: io::Error) -> Error {
         return full(folder, 0);
     }
     let what = format!("state can't be put into {}", folder.display());
-    Error::new(ErrorCode::WriteFailed, what)
+    // A folder for temporary files may be cleaned: another attempt makes it again.
+    let is_gone = cause.kind() == io::ErrorKind::NotFound;
+    let error = Error::new(ErrorCode::WriteFailed, what)
         .because(cause)
-        .hint("state.folder has to name a folder on a local disk that this user may write to")
+        .hint("state.folder has to name a folder on a local disk that this user may write to");
+    match is_gone {
+        true => error.transient(),
+        false => error,
+    }
 }
 
 /// A disk without room.
