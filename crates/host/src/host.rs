@@ -244,11 +244,12 @@ async fn hold_name(name: &str, folder: &Path) -> Result<File> {
         let file = match file {
             // The folder is being removed.
             Err(error) if error.kind() == ErrorKind::NotFound && Instant::now() < deadline => {
+                sleep(LOOK).await;
                 continue;
             }
             file => file.map_err(failed)?,
         };
-        // Where the file system has no locks the name is held in the cluster's state alone.
+        // On a file system without locks the name is held in the cluster's state alone.
         while let Err(TryLockError::WouldBlock) = file.try_lock() {
             if Instant::now() >= deadline {
                 let what = format!("another host of the name {name:?} runs on this machine");
@@ -257,11 +258,14 @@ async fn hold_name(name: &str, folder: &Path) -> Result<File> {
             }
             sleep(LOOK).await;
         }
-        // Another host may have removed the folder, as that of a host that was not there.
+        // Another host may have removed the folder, as that of a host that was not there. Some file
+        // systems have no lasting inodes, so that the wait ends.
         let inode = |metadata: std::io::Result<Metadata>| metadata.ok().map(|it| it.ino());
-        if inode(file.metadata()) == inode(std::fs::metadata(&path)) {
+        let is_same = inode(file.metadata()) == inode(std::fs::metadata(&path));
+        if is_same || Instant::now() >= deadline {
             return Ok(file);
         }
+        sleep(LOOK).await;
     }
 }
 
