@@ -27,7 +27,8 @@ pub struct ClusterSettings {
     pub state: String,
     /// Where its packages are kept, as a URL.
     pub packages: String,
-    /// The number of bytes up to which packages that no job needs stay in the cluster's own folder of packages.
+    /// The number of bytes up to which packages that no job needs stay in the cluster's own folder
+    /// of packages.
     pub packages_bytes: u64,
     /// How many bytes of unpacked packages this machine keeps.
     pub cache_bytes: u64,
@@ -164,7 +165,8 @@ impl ClusterSettings {
         })
     }
 
-    /// The folder in which the cluster keeps packages unless `cluster.packages` names another store.
+    /// The folder in which the cluster keeps packages unless `cluster.packages` names another
+    /// store.
     pub fn own_packages(&self) -> PathBuf {
         self.directory.join(PACKAGES)
     }

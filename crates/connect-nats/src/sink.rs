@@ -74,8 +74,11 @@ impl Outgoing {
         self
     }
 
-    /// What keeps it from being sent to any stream: the client fails, or panics, at such a message
-    /// each time, or no stream can take its subject.
+    /// Checks that a stream can take the message: the client fails, or panics, at others each time,
+    /// or no stream has such a subject.
+    ///
+    /// # Errors
+    /// The reason, for the dead letter.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         let breaks = |text: &str, letters: &[char]| text.contains(letters);
         let is_no_token = |token: &str| matches!(token, "" | "*" | ">");

@@ -144,8 +144,8 @@ impl<T: DeserializeOwned + Send + 'static> PostgresSource<T> {
         self
     }
 
-    /// Sets what to do when the table is not the one that was read before: it was dropped and created
-    /// again, truncated, or ends before the last key. The job fails by default.
+    /// Sets what to do when the table is not the one that was read before: it was dropped and
+    /// created again, truncated, or ends before the last key. The job fails by default.
     /// [`OnLostPosition::Continue`] goes on behind the key that was read last.
     pub fn on_lost_position(mut self, on_lost: OnLostPosition) -> Self {
         self.plan.on_lost = on_lost;

@@ -124,9 +124,11 @@ where
     /// committed. So they are seen later, by the interval between snapshots, and wait in memory, [within bounds](Self::hold_at_most), and in the
     /// snapshot, until then.
     ///
-    /// The sink notes in Redis which epoch was the last, under a key an instance that begins with `ardea:` and the names of the job and the sink.
-    /// A run that goes on from a snapshot has those of the run before removed in a week. Those of the last run stay. The server has to be one that does not lose what it has confirmed. Where the job keeps no
-    /// state, commands are carried out at once.
+    /// The sink notes in Redis which epoch was the last, under a key an instance that begins with
+    /// `ardea:` and the names of the job and the sink. A run that goes on from a snapshot has those
+    /// of the run before removed in a week. Those of the last run stay. The server has to be one
+    /// that does not lose what it has confirmed. Where the job keeps no state, commands are carried
+    /// out at once.
     pub fn exactly_once(mut self) -> Self {
         self.repeats = Repeats::Never;
         self

@@ -105,7 +105,8 @@ pub trait Encode<T>: Clone + Send + Sync + 'static {
     /// An output goes on that an earlier encoder has begun: its header is there already. Called before any record.
     fn resume(&mut self) {}
 
-    /// Does the same where `output` reads that output from its beginning, so that what comes can be compared with its header.
+    /// Does the same where `output` reads that output from its beginning, so that what comes can be
+    /// compared with its header.
     ///
     /// # Errors
     /// Those of `output`.

@@ -435,7 +435,8 @@ mod tests {
     use super::*;
     use crate::format::{Csv, JsonLines, Lines};
 
-    /// The records of a stream that comes byte by byte, each of which is looked at before the next one comes.
+    /// The records of a stream that comes byte by byte, each of which is looked at before the next
+    /// one comes.
     fn byte_by_byte<T: Send + 'static, D: Decode<T>>(decoder: D, bytes: &[u8]) -> Vec<T> {
         let mut intake = Intake::new(&Reading::new(decoder), 64);
         intake.begin("x");

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// The shortest time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
-/// A log of connections that were closed before they had greeted: one line a minute at most, however many there are.
+/// A log of connections that were closed before they had greeted: one line a minute at most,
+/// however many there are.
 #[derive(Debug, Default)]
 pub struct TurnedAway(Mutex<Log>);
 
@@ -18,7 +19,8 @@ struct Log {
 }
 
 impl TurnedAway {
-    /// Writes to standard error that the connection of `peer` was closed and why, unless a line was written a moment ago.
+    /// Writes to standard error that the connection of `peer` was closed and why, unless a line was
+    /// written a moment ago.
     pub fn note(&self, peer: &str, why: &str) {
         if let Some(line) = self.line(Instant::now(), peer, why) {
             eprintln!("{line}");

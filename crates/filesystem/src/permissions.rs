@@ -110,8 +110,9 @@ impl From<&Metadata> for Permissions {
 const ACL: &str = "system.posix_acl_access";
 const LARGEST_ACL: usize = 4096;
 
-/// Returns the mode of the file at `path` without its access control list. With one, the bits of the group are the list's mask:
-/// they say what named users and groups may do at most, and the owning group may have less.
+/// Returns the mode of the file at `path` without its access control list. With one, the bits of
+/// the group are the list's mask: they say what named users and groups may do at most, and the
+/// owning group may have less.
 fn mode_without_acl(path: &Path, mode: u32) -> u32 {
     let mut list = [0; LARGEST_ACL];
     match rustix::fs::getxattr(path, ACL, &mut list[..]) {
@@ -125,8 +126,9 @@ fn mode_without_acl(path: &Path, mode: u32) -> u32 {
     }
 }
 
-/// Returns the rights of the owning group in an access control list, before the mask; `None` if there are none. Behind four bytes
-/// with a version, the list has entries of eight bytes: the tag, the rights, and a number of a user or group.
+/// Returns the rights of the owning group in an access control list, before the mask; `None` if
+/// there are none. Behind four bytes with a version, the list has entries of eight bytes: the tag,
+/// the rights, and a number of a user or group.
 fn group_of_acl(list: &[u8]) -> Option<u32> {
     const OWNING_GROUP: u16 = 4;
     let entries = list.get(4..)?.chunks_exact(8);

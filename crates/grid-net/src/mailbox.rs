@@ -13,7 +13,8 @@ const COPIES_BYTES: usize = 32 << 20;
 /// How many bytes may wait in all. What is lost of requests and replies somebody waits for in vain.
 const MOST_BYTES: usize = 256 << 20;
 
-/// How many words about views may wait. Members say them again and again, so the oldest are of no use to one that reads none.
+/// The number of messages about views that may wait. Members repeat them, so the oldest are of no
+/// use to a member that reads none.
 const MOST_VIEWS: usize = 1024;
 
 /// About how long a letter may be, in bytes: well below what a courier takes, and what a processor keeps near.

@@ -16,14 +16,15 @@ use crate::identity::is_claimed;
 /// The time between two looks.
 const EVERY: Duration = Duration::from_secs(3_600);
 
-/// Looks again and again. A store that was named with `cluster.packages` may be that of other clusters as well, and is left alone.
+/// Looks again and again. A store that was named with `cluster.packages` may be that of other
+/// clusters as well, and is left alone.
 pub(crate) async fn forget_packages(state: Arc<dyn StateManager>, cluster: ClusterSettings) {
     if !cluster.has_own_packages() {
         return;
     }
     let store = DirectoryStore::new(cluster.own_packages(), &StoreOptions::default());
     loop {
-        // What can't be looked at now is looked at again.
+        // A failed look is repeated at the next turn.
         let _ = forget(&*state, &cluster, &store).await;
         tokio::time::sleep(EVERY).await;
     }
@@ -47,7 +48,7 @@ async fn forget(
 ///
 /// # Errors
 ///
-/// If a job can't be read: nobody knows what it needs.
+/// If a job can't be read: its packages are not known.
 async fn needed(state: &dyn StateManager) -> Result<BTreeSet<String>> {
     let mut needed = BTreeSet::new();
     for child in state.children(&layout::jobs()?).await? {

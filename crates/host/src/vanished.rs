@@ -1,4 +1,5 @@
-//! Keeps the bounds in the folders of hosts of this machine that are not there, such as those of clusters for one job.
+//! Keeps the bounds in the folders of hosts of this machine that are not there, such as those of
+//! clusters for one job.
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -30,14 +31,15 @@ pub(crate) async fn forget_vanished(
     loop {
         let hosts = hosts_here(&cluster).into_iter();
         for host in hosts.filter(|host| *host != own) {
-            // What can't be looked at now is looked at again.
+            // A failed look is repeated at the next turn.
             let _ = look_at(&state, &cluster, &host).await;
         }
         tokio::time::sleep(EVERY).await;
     }
 }
 
-/// Removes what is kept beyond the bounds of a host that is not there, and its folder when that has nothing of any job.
+/// Removes what is kept beyond the bounds of a host that is not there, and its folder when that has
+/// nothing of any job.
 async fn look_at(
     state: &Arc<dyn StateManager>,
     cluster: &ClusterSettings,

@@ -110,8 +110,8 @@ impl StoredJob {
         })
     }
 
-    /// The packages that the job may still need, by their digests: that of its program, and those of one that follows it or that it may
-    /// go back to.
+    /// The packages that the job may still need, by their digests: that of its program, and those
+    /// of one that follows it or that it may go back to.
     ///
     /// # Errors
     ///
@@ -121,7 +121,8 @@ impl StoredJob {
             let what = "the packages of a job can't be found";
             Error::new(ErrorCode::Internal, what).because(error)
         })?;
-        // Whatever looks like a digest counts, wherever it stands: no place is forgotten, and one too many does no harm.
+        // Whatever looks like a digest counts, wherever it stands: no place is forgotten, and one
+        // too many does no harm.
         let is_digest = |bytes: &&[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
         let found = body.windows(DIGEST_DIGITS).filter(is_digest);
         Ok(found

@@ -111,7 +111,8 @@ impl DirectoryStore {
     }
 }
 
-/// Where the package of this digest is, or would be, in a store's directory.
+/// Returns the path of the package of this digest in a store's directory, whether it is there
+/// or not.
 pub(crate) fn path_in(folder: &Path, digest: &Digest) -> PathBuf {
     folder.join(format!("{digest}{ENDING}"))
 }
@@ -232,7 +233,8 @@ impl PackageStore for DirectoryStore {
             // One that is damaged is replaced.
             if self.has_whole(package.digest()).await? {
                 let path = self.path(package.digest());
-                // It is not taken for one that nothing needs. One that another user has put stays as old as it is.
+                // It is not taken for one that nothing needs. One that another user has put stays
+                // as old as it is.
                 let noting = tokio::task::spawn_blocking(move || put_again(&path)).await;
                 let _ = noting.map_err(interrupted)?;
                 return Ok(());

@@ -11,16 +11,18 @@ use crate::directory::path_in;
 use crate::failure::{interrupted, unwritable};
 use crate::{Digest, DirectoryStore, PackageStore};
 
-/// The time for which a package stays after it was put, again or for the first time: its job may be about to be submitted.
+/// The time for which a package stays after it was put, again or for the first time: its job may be
+/// about to be submitted.
 const SPARED: Duration = Duration::from_secs(24 * 3_600);
 
 impl DirectoryStore {
-    /// Removes packages until no more than `keep_bytes` are left, those that were put longest ago first, but none that is needed and
-    /// none that was put within a day.
+    /// Removes packages until no more than `keep_bytes` are left, those that were put longest ago
+    /// first, but none that is needed and none that was put within a day.
     ///
     /// # Errors
-    /// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) and [`WriteFailed`](ardea_core::ErrorCode::WriteFailed) if the directory can't
-    /// be read or changed.
+    /// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) and
+    /// [`WriteFailed`](ardea_core::ErrorCode::WriteFailed) if the directory can't be read or
+    /// changed.
     pub async fn forget_unused(
         &self,
         keep_bytes: u64,

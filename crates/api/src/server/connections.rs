@@ -1,5 +1,6 @@
-//! The connections of a server, up to a maximum. A new one takes the place of one that waits for its client, and while a new one
-//! waits, each connection ends with its next answer: a client that asks for ever keeps no place.
+//! The connections of a server, up to a maximum. A new one takes the place of one that waits for
+//! its client, and while a new one waits, each connection ends with its next answer: a client that
+//! asks for ever keeps no place.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,8 +14,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::AbortHandle;
 use tokio::time::timeout_at;
 
-/// The time for which a connection that waits for its client is not closed: a new one gets to send its request, and the last answer
-/// gets to leave.
+/// The time for which a connection that waits for its client is not closed: a new one gets to send
+/// its request, and the last answer gets to leave.
 const KEPT_WAITING: Duration = Duration::from_millis(200);
 
 /// All connections of a server.
@@ -52,9 +53,9 @@ impl Activity {
 }
 
 impl Known {
-    /// Returns the connection to close: of those that wait for their client, the one that has waited
-    /// longest of the client with most connections. If none may be closed yet, it is an error with the time from
-    /// which on one may be, if that is known.
+    /// Returns the connection to close: of those that wait for their client, the one that has
+    /// waited longest of the client with most connections. If none may be closed yet, it is an
+    /// error with the time from which on one may be, if that is known.
     fn to_close(&self, now: Instant) -> Result<u64, Option<Instant>> {
         let mut by_peer: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for one in self.open.values() {
@@ -191,7 +192,8 @@ impl Exchange {
         }
     }
 
-    /// Returns true if the connection is to end with this answer, since a new one waits for a place.
+    /// Returns true if the connection is to end with this answer, since a new one waits for a
+    /// place.
     pub(super) fn is_last(&self) -> bool {
         self.all.known().is_full
     }

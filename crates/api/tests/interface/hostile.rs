@@ -277,7 +277,8 @@ async fn slow_bodies_of_long_actions_give_way_to_others() {
     }
 }
 
-/// Says this on one connection after the other, byte by byte or at once, and takes in what is answered.
+/// Says this on one connection after the other, byte by byte or at once, and takes in what is
+/// answered.
 async fn talk_for_ever(address: SocketAddr, pieces: Vec<Vec<u8>>) {
     loop {
         let Ok(mut stream) = TcpStream::connect(address).await else {

@@ -49,7 +49,7 @@ mod real {
         }
     }
 
-    /// What a program that is a client of a server prints.
+    /// Returns the output of a program that is a client of a server.
     fn client(program: &str, words: &[&str]) -> String {
         let output = Command::new(program).args(words).output().unwrap();
         assert!(output.status.success(), "{program} {words:?}: {output:?}");

@@ -65,7 +65,8 @@ fn garbage() -> Vec<Vec<u8>> {
         b"POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n{"
             .to_vec(),
         (0..=255).cycle().take(70_000).collect(),
-        // The first bytes of a client that speaks TLS, and a record that is longer than what follows.
+        // The first bytes of a client that speaks TLS, and a record that is longer than what
+        // follows.
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
         [b"\x16\x03\x01\x40\x00\x01".to_vec(), vec![0; 500]].concat(),
     ]

@@ -191,7 +191,8 @@ impl Search {
     ) -> Result<(), Trouble> {
         let log = self.log_of(id)?;
         if log.1 >= end {
-            // A replica that lags behind tells an end too early. The records behind it come when it has caught up.
+            // A replica that lags behind tells an end too early. The records behind it come when it
+            // has caught up.
             let first = self.probe()?.record_at(id, next)?;
             if first.is_none_or(|first| first.offset >= end) {
                 news.ended.push(id.clone());

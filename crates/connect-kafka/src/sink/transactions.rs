@@ -328,8 +328,8 @@ impl Transactions {
         }
     }
 
-    /// Aborts the transaction at hand, which then begins anew. Brokers that are away are waited for; those that answer have to take
-    /// a transaction in time.
+    /// Aborts the transaction at hand, which then begins anew. Brokers that are away are waited
+    /// for; those that answer have to take a transaction in time.
     fn begin_anew(&mut self, error: KafkaError) -> std::result::Result<(), Problem> {
         self.stage = Stage::Aborting;
         let teller = self.producer.context().teller();

@@ -1,4 +1,5 @@
-//! Offsets without records: markers of transactions, records that were taken back, and records that compaction removed.
+//! Offsets without records: markers of transactions, records that were taken back, and records that
+//! compaction removed.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::driven::Driven;
 use super::ground::{Topic, eventually, own_broker};
 use super::lost_positions::go_on;
 
-/// How long a broker may take to answer.
+/// The time limit of a broker's answer.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// The end of a transaction.

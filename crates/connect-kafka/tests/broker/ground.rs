@@ -25,7 +25,8 @@ pub fn own_broker() -> Option<Server> {
     broker_of("kafka.sh")
 }
 
-/// The broker that makes no topic by itself and ends transactions after ten seconds. It ends with the process.
+/// The broker that makes no topic by itself and ends transactions after ten seconds. It ends with
+/// the process.
 pub fn strict_broker() -> Option<String> {
     static BROKER: OnceLock<Option<Server>> = OnceLock::new();
     let broker = BROKER.get_or_init(|| broker_of("kafka-strict.sh"));

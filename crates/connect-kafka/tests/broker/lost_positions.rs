@@ -92,7 +92,8 @@ fn a_topic_made_anew_while_a_job_was_away_is_noticed_however_many_records_it_has
         topic.make(1);
         topic.fill(texts("new", 0..count));
         let text = refused(&topic, &state);
-        // The id is told by lines of librdkafka's log: here it is seen that they are still understood.
+        // The id is told by lines of librdkafka's log: here it is seen that they are still
+        // understood.
         assert!(
             text.contains("made anew") && text.contains("offset 100"),
             "{text}"
@@ -314,7 +315,8 @@ fn a_topic_with_fewer_partitions_is_noticed() {
     assert!(error.to_string().contains("1 partitions"), "{error}");
 }
 
-/// Kills a broker, takes away the second half of the log of partition 0 of a topic, and starts it again.
+/// Kills a broker, takes away the second half of the log of partition 0 of a topic, and starts it
+/// again.
 fn truncate_log(server: &Server, topic: &Topic) {
     server.kill();
     let log = log_of(server, topic);

@@ -18,7 +18,7 @@ use super::surviving::expect_seen;
 /// The longest transaction that the broker takes.
 const LONGEST_MS: &str = "10000";
 
-/// How long a broker may take to answer.
+/// The time limit of a broker's answer.
 const ANSWER: Duration = Duration::from_secs(30);
 
 fn encode(number: &u64, out: &mut Outgoing) -> Result<(), String> {

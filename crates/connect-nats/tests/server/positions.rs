@@ -104,7 +104,7 @@ fn a_job_goes_on_in_a_stream_whose_first_messages_were_gone_before_it_began() {
     let mut next = begin(source(&url, "late"), Some(&kept));
     let mut texts = Vec::<String>::new();
     next.read(15, &mut texts);
-    // What the life before gave back comes in any order.
+    // Messages that the attempt before gave back come in any order.
     texts.sort();
     let numbers: Vec<_> = (20..35).map(|number| number.to_string()).collect();
     assert_eq!(texts, numbers);

@@ -101,7 +101,8 @@ impl Mark {
         }
     }
 
-    /// The mark of a file of which the first `length` bytes have been read; of all bytes if that is not said.
+    /// The mark of a file of which the first `length` bytes have been read; of all bytes if that is
+    /// not said.
     pub fn of_read(file: &File, length: Option<u64>) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let length = length.unwrap_or(metadata.len());
@@ -112,8 +113,9 @@ impl Mark {
         })
     }
 
-    /// Compares the file with the one at `path`, whose mark is `now`. The content decides where metadata does not: inodes
-    /// are used again, devices have other numbers after a restart, and copies may keep times.
+    /// Compares the file with the one at `path`, whose mark is `now`. The content decides where
+    /// metadata does not: inodes are used again, devices have other numbers after a restart, and
+    /// copies may keep times.
     pub fn compare(&self, now: &Mark, path: &Path) -> io::Result<Change> {
         let is_as_long = self.length == now.length;
         let is_as_old = is_as_long && self.modified_ns == now.modified_ns;

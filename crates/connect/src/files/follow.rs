@@ -35,16 +35,19 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 /// A source that reads a file from its beginning and then goes on as it grows, like `tail -F`.
 ///
-/// * A last line without newline is kept until its newline comes, or until a job without state drains.
+/// * A last line without newline is kept until its newline comes, or until a job without state
+///   drains.
 /// * When another file has taken the path (rotation), the old one is read to its end first, then the new one from
 ///   its beginning. While no file has the path, the source waits for one.
 /// * When the file has become shorter than what was read, or has other bytes in the 256 before that place (truncation,
 ///   also by a writer that has written more since), it is read from its beginning.
 /// * One plain file at a time: a directory, or a compressed file, fails the job at its start, and so does a file that isn't there,
 ///   unless it is to be [waited for](Self::wait_for_file).
-/// * The source's `suffix`, `parallelism` and `on_damage(OnDamage::Keep)` fail the job at its start: they mean nothing for such a file.
-/// * A job that drains reads no further, and delivers what it has read, an unfinished last line too. In a job that keeps its state such a
-///   line stays in the file, and comes when the job goes on.
+/// * The source's `suffix`, `parallelism` and `on_damage(OnDamage::Keep)` fail the job at its
+///   start: they mean nothing for such a file.
+/// * A job that drains reads no further, and delivers what it has read, an unfinished last line
+///   too. In a job that keeps its state such a line stays in the file, and comes when the job goes
+///   on.
 /// * A job that keeps its state goes on with the line that comes next. A file that was rotated meanwhile is looked for beside its old name, and
 ///   read to its end before the one that has the name by then; files that came and went in between are not known of, so it must not have been
 ///   rotated twice. One that is nowhere fails the job. A truncated one is read from its beginning.

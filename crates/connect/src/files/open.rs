@@ -44,7 +44,8 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// The mark of a plain file of which no more is read: up to where it was read if that `is_whole`, otherwise to its end.
+    /// The mark of a plain file of which no more is read: up to where it was read if that
+    /// `is_whole`, otherwise to its end.
     pub fn mark_of_read(&mut self, is_whole: bool) -> Option<Mark> {
         let Raw::Plain(checked) = self.reader.raw()? else {
             return None;
@@ -135,7 +136,8 @@ pub(super) fn open_at(
     }
     // From where it can be compared.
     let from = place.offset.saturating_sub(place.before.len() as u64);
-    // At the beginning its first bytes say whether it is compressed: none need have been read when the place was noted.
+    // At the beginning its first bytes say whether it is compressed: none need have been read when
+    // the place was noted.
     if !is_packed && place.offset > 0 {
         let file = open_at_once(path).map_err(failed)?;
         let checked = Checked::new(file, from).map_err(failed)?;

@@ -54,8 +54,8 @@ impl<T: Send + 'static, D: Decode<T>> WatchSource<T, D> {
         }
     }
 
-    /// Sets how often the directory is looked at; every second unless set. A directory that has not changed is
-    /// listed less often, so that this takes a twentieth of the time at most.
+    /// Sets how often the directory is looked at; every second unless set. A directory that has not
+    /// changed is listed less often, so that this takes a twentieth of the time at most.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self

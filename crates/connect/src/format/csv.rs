@@ -18,10 +18,12 @@ use encode::Writing;
 /// several lines. Text behind a closing quote, other than white space, makes a record malformed. A missing value is the type's matter: an empty field reads as `None` of an `Option`, and words such as
 /// `NA` want a serde `deserialize_with`. A record with more or fewer fields than the header is malformed.
 ///
-/// What is written reads back as it was. A record that CSV cannot hold is refused: one with a map or with nested records, one
-/// whose fields have other names than the header, one with `Some` of an empty text, which reads as `None` (see
-/// [`empty_as_none`](Self::empty_as_none)), one with an enum's variant that has content, one whose text has sixteen zero bytes in a
-/// row. A text of several lines and more than 1 MiB takes a reader with a greater [`max_quoted`](crate::files::FileSource::max_quoted). Records without field names, such as
+/// What is written reads back as it was. A record that CSV cannot hold is refused: one with a map
+/// or with nested records, one whose fields have other names than the header, one with `Some` of an
+/// empty text, which reads as `None` (see [`empty_as_none`](Self::empty_as_none)), one with an
+/// enum's variant that has content, one whose text has sixteen zero bytes in a row. A text of
+/// several lines and more than 1 MiB takes a reader with a greater
+/// [`max_quoted`](crate::files::FileSource::max_quoted). Records without field names, such as
 /// tuples, are written without a header, and read [without one](Self::without_header).
 ///
 /// ```
@@ -206,7 +208,8 @@ impl Reading {
     fn parse_quoted(&mut self, mut frame: &[u8]) {
         self.ends.resize(self.ends.capacity().max(64), 0);
         self.parser.reset();
-        // A blank line: else the parser takes a byte order mark for the beginning of a stream, and leaves it out.
+        // A blank line: else the parser takes a byte order mark for the beginning of a stream, and
+        // leaves it out.
         self.parser
             .read_record(b"\n", &mut self.fields, &mut self.ends);
         let (mut written, mut fields) = (0, 0);

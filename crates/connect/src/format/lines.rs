@@ -8,9 +8,10 @@ use crate::framer::refuse_hole;
 
 /// Lines of UTF-8 text: decoded to `String`, encoded from anything that can be displayed.
 ///
-/// A record whose text would not read back as one line is refused: one with a newline in it, or with a carriage return at its
-/// end, or with sixteen zero bytes in a row. [`multiline`](Self::multiline) lets such texts through, for eyes and for programs that know them;
-/// [`JsonLines`](super::JsonLines) holds any text.
+/// A record whose text would not read back as one line is refused: one with a newline in it, or
+/// with a carriage return at its end, or with sixteen zero bytes in a row.
+/// [`multiline`](Self::multiline) lets such texts through, for eyes and for programs that know
+/// them; [`JsonLines`](super::JsonLines) holds any text.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lines;
 

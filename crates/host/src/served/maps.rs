@@ -17,7 +17,8 @@ use super::{Served, looking};
 /// How many may watch maps by one host: each has a thread.
 const MOST_WATCHERS: usize = 64;
 
-/// The number of changes, of up to 1 MiB each, that may wait for a client. What comes then waits in the grid, which has a bound in bytes.
+/// The number of changes, of up to 1 MiB each, that may wait for a client. What comes then waits in
+/// the grid, which has a bound in bytes.
 const WAITING: usize = 16;
 
 /// How often it is looked whether who watches has gone.

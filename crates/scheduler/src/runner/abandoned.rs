@@ -12,7 +12,8 @@ use super::forget::forget;
 use super::records::{self, Found, JobFile};
 use crate::{KeptBounds, LogFile};
 
-/// Returns the jobs of which the folder of a runner that is not there has something, except those that were killed. Blocks.
+/// Returns the jobs of which the folder of a runner that is not there has something, except those
+/// that were killed. Blocks.
 ///
 /// # Errors
 ///
@@ -29,13 +30,14 @@ pub fn abandoned_jobs(folder: &Path) -> Result<Vec<JobRef>> {
     Ok(jobs)
 }
 
-/// Removes what the folder of a runner that is not there has of jobs that are over, beyond the bounds. A job is over if it was
-/// killed, or if it is among `gone` and none of its processes lives. Returns true if no job has anything left there. Blocks.
+/// Removes what the folder of a runner that is not there has of jobs that are over, beyond the
+/// bounds. A job is over if it was killed, or if it is among `gone` and none of its processes
+/// lives. Returns true if no job has anything left there. Blocks.
 ///
 /// # Errors
 ///
-/// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) and [`WriteFailed`](ardea_core::ErrorCode::WriteFailed) if the folder can't be
-/// read or changed.
+/// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) and
+/// [`WriteFailed`](ardea_core::ErrorCode::WriteFailed) if the folder can't be read or changed.
 pub fn forget_abandoned(
     folder: &Path,
     bounds: &KeptBounds,
@@ -107,7 +109,8 @@ mod tests {
         }
     }
 
-    /// Makes the folder of a job with a container that has written something, and that has this process.
+    /// Makes the folder of a job with a container that has written something, and that has this
+    /// process.
     fn make(folder: &Path, submission: u64, killed_at: Option<u64>, process: Option<ProcessMark>) {
         let of_job = JobFolder::of(folder, &job(submission));
         let container = of_job.container(ardea_packing::ContainerId(1));

@@ -94,7 +94,8 @@ impl Runner {
 /// Removes the folders of jobs that were killed long ago, then the oldest output of jobs that were killed, until the rest is
 /// within the bounds. `killed_at` tells when a job was killed, in milliseconds since 1970, if it was. Blocks.
 ///
-/// A folder or file that cannot be removed is told to `failed`; the others are removed all the same.
+/// A folder or file that cannot be removed is told to `failed`; the others are removed all the
+/// same.
 ///
 /// # Errors
 /// The folder of the jobs cannot be read.

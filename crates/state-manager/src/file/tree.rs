@@ -32,7 +32,8 @@ const NODE: &str = ".node";
 /// How often a node without a file is looked at again, since somebody may just have made it.
 const LOOKS: usize = 3;
 
-/// As much as is read of a node's file: all of the longest one, and a byte by which a longer one is told from it.
+/// As much as is read of a node's file: all of the longest one, and a byte by which a longer one is
+/// told from it.
 const MOST_FILE_BYTES: u64 = (MAX_VALUE_BYTES + entry::HEAD_BYTES + 1) as u64;
 
 const FORMAT: &str = "ardea state manager, format 1\n";

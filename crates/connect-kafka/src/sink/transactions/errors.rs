@@ -26,7 +26,8 @@ impl Transactions {
         let code = error.rdkafka_error_code();
         let is_overdue = self.is_in_transaction() && self.is_overdue();
         let hint = match code {
-            // The broker does the same to one whose transaction it has ended, and the client takes no more messages.
+            // The broker does the same to one whose transaction it has ended, and the client takes
+            // no more messages.
             Some(RDKafkaErrorCode::State | RDKafkaErrorCode::Fatal) if is_overdue => {
                 return self.too_slow(error);
             }

@@ -314,7 +314,8 @@ fn a_gzip_file_with_a_wrong_checksum_or_length_fails_and_says_how_much_was_read(
 fn members_of_a_block_each_and_frames_without_data_are_read_whole() {
     let text = numbers(2000);
     let whole: Vec<&str> = text.lines().collect();
-    // As bgzip writes it: the size of each member in a field of its own, and an empty member at the end.
+    // As bgzip writes it: the size of each member in a field of its own, and an empty member at the
+    // end.
     let block = |content: &[u8]| {
         let extra = b"BC\x02\0\x1b\0".to_vec();
         let builder = flate2::GzBuilder::new().extra(extra);

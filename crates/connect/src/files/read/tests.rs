@@ -443,7 +443,8 @@ fn what_can_not_be_read_again_is_said_and_what_is_not_there_fails_a_job_that_beg
 fn a_cut_behind_any_call_loses_no_file_whether_it_is_packed_or_not() {
     let dir = tempfile::tempdir().unwrap();
     let mut expected = Vec::new();
-    // With an empty file before those with lines, the first call ends right behind the opening of one, at READS_PER_CALL.
+    // With an empty file before those with lines, the first call ends right behind the opening of
+    // one, at READS_PER_CALL.
     for file in 0..50 {
         let name = format!("{file:02}");
         let count = if file == 0 { 0 } else { 1 + file % 4 };

@@ -29,8 +29,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// count in whole seconds.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// The least time between two listings of a directory that has not changed, as a multiple of the time that one takes. Files
-/// that grow in place do not change the directory.
+/// The least time between two listings of a directory that has not changed, as a multiple of the
+/// time that one takes. Files that grow in place do not change the directory.
 const REST_FACTOR: u32 = 20;
 
 /// The settings of a watched directory.
@@ -99,7 +99,8 @@ impl Watched {
         Ok(files)
     }
 
-    /// Looks which files there are: notes new ones, forgets those that have vanished, and reports those that have changed.
+    /// Looks which files there are: notes new ones, forgets those that have vanished, and reports
+    /// those that have changed.
     fn look(&mut self) -> Result<()> {
         let began = Instant::now();
         let folder = &self.watching.path;

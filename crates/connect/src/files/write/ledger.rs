@@ -239,7 +239,8 @@ impl Ledger {
         !self.pending.is_empty()
     }
 
-    /// A cut is taken; `open`, which is sealed, is the file that is being written, and when it was begun.
+    /// A cut is taken; `open`, which is sealed, is the file that is being written, and when it was
+    /// begun.
     pub fn take_cut(
         &mut self,
         cut: Cut,

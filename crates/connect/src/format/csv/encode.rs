@@ -61,7 +61,8 @@ impl Writing {
         }
     }
 
-    /// The writer of an output that goes on: its first record tells the header, and the number of fields.
+    /// The writer of an output that goes on: its first record tells the header, and the number of
+    /// fields.
     fn resumed(options: Options, output: &mut dyn io::Read) -> io::Result<Self> {
         let mut reader = csv::ReaderBuilder::new()
             .delimiter(options.delimiter)
@@ -82,7 +83,8 @@ impl Writing {
         Ok(writing)
     }
 
-    /// Writes a record of which the bytes are not output, so that the writer knows the number of fields.
+    /// Writes a record of which the bytes are not output, so that the writer knows the number of
+    /// fields.
     fn expect_fields_of(&mut self, record: &csv::ByteRecord) -> io::Result<()> {
         self.writer.write_byte_record(record)?;
         self.writer.flush()
