@@ -77,10 +77,19 @@ impl AheadBound {
         Ok(())
     }
 
-    /// Whether `time` and all times before it are within the bound, as far as is known without the clock.
+    /// The limit of the event times that are within the bound as far as is known without the clock.
+    ///
+    /// A loop over many records compares with it, tells [`advance`](Self::advance) what it took, and
+    /// asks [`take`](Self::take) about a time beyond it.
     #[inline]
-    pub fn holds(&self, time: Timestamp) -> bool {
-        time <= self.limit
+    pub fn limit(&self) -> Timestamp {
+        self.limit
+    }
+
+    /// Notes the latest of some event times, none of which was beyond the limit.
+    #[inline]
+    pub fn advance(&mut self, latest: Timestamp) {
+        self.highest = self.highest.max(latest);
     }
 
     /// Raises the limit to what it is by now, and looks whether the time is still beyond it.

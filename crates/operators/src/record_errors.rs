@@ -58,23 +58,27 @@ impl<T> RecordErrors<T> {
         self.bad.attach(context);
     }
 
-    /// Runs `batch`, which follows its records with a [`RecordGuard`](ardea_core::RecordGuard) from zero on. Returns the panic of user
-    /// code that ended it, if there was one: the caller sets that record aside and goes on behind it.
+    /// Runs `batch`, which follows its records with a [`RecordGuard`](ardea_core::RecordGuard) from
+    /// zero on. Returns its result, or the panic of user code that ended it: the caller sets that
+    /// record aside and goes on behind it.
     ///
     /// A policy to fail leaves panics alone. They cost nothing unless there is one.
-    pub(crate) fn catch(&self, batch: impl FnOnce() -> Result<()>) -> Result<Option<RecordPanic>> {
+    pub(crate) fn catch<R>(
+        &self,
+        batch: impl FnOnce() -> Result<R>,
+    ) -> Result<std::result::Result<R, RecordPanic>> {
         if self.bad.policy() == OnError::Fail {
-            return batch().map(|()| None);
+            return batch().map(Ok);
         }
         let payload = match catch_unwind(AssertUnwindSafe(batch)) {
-            Ok(done) => return done.map(|()| None),
+            Ok(done) => return done.map(Ok),
             Err(payload) => payload,
         };
         let Some(index) = take_failed_index() else {
             resume_unwind(payload);
         };
         let reason = format!("panicked: {}", panic_message(&*payload));
-        Ok(Some(RecordPanic { index, reason }))
+        Ok(Err(RecordPanic { index, reason }))
     }
 
     /// Deals with one record, the `position`th of the input `ordinal`.

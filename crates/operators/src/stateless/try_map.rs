@@ -92,7 +92,7 @@ where
                 }
                 Ok(())
             })?;
-            let Some(panic) = ended else { break };
+            let Err(panic) = ended else { break };
             let index = from + panic.index;
             let record = &records.values()[index];
             self.bad

@@ -70,7 +70,7 @@ impl<T: Send + 'static> NativeTimeP<T> {
         // Two folds that nearly always decide for all records at once.
         let earliest = times.iter().fold(Timestamp::MAX, |a, b| a.min(*b));
         let latest = times.iter().fold(Timestamp::MIN, |a, b| a.max(*b));
-        if earliest > Timestamp::MIN && bound.holds(latest) {
+        if earliest > Timestamp::MIN && latest <= bound.limit() {
             return Ok(bound.highest().max(latest));
         }
         for (index, (time, record)) in times.iter().zip(rows.values()).enumerate() {

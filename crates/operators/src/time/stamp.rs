@@ -85,40 +85,68 @@ where
     fn stamp(&mut self, input: Ordinal, inbox: &mut Inbox, count: usize) -> Result<Timestamp> {
         let position = inbox.position();
         let (records, times) = inbox.rows::<T>()?.values_and_times_mut();
+        let (records, times) = (&records[..count], &mut times[..count]);
         let mut bound = self.emitter.bound();
-        let (bad, mut from) = (&self.bad, 0);
+        let mut from = 0;
         loop {
-            let ended = bad.catch(|| {
-                let mut guard = RecordGuard::new();
-                let batch = records.iter().zip(&mut *times).enumerate();
-                for (index, (record, time)) in batch.take(count).skip(from) {
-                    let at = position + index as u64;
-                    match (self.time)(record).event_time() {
-                        Ok(stamp) => match bound.take(stamp) {
-                            Ok(()) => *time = stamp,
-                            Err(reason) => {
-                                bad.handle(input, at, record, reason)?;
-                                self.rejected.push(index);
-                            }
-                        },
-                        Err(reason) => {
-                            bad.handle(input, at, record, reason)?;
-                            self.rejected.push(index);
-                        }
-                    }
-                    guard.advance();
+            let (time, rest, limit) = (&*self.time, &records[from..], bound.limit());
+            let run = self
+                .bad
+                .catch(|| Ok(stamp_run(time, rest, &mut times[from..], limit)))?;
+            let (stopped, time) = match run {
+                Ok(Run::Through(highest)) => {
+                    bound.advance(highest);
+                    return Ok(bound.highest());
                 }
-                Ok(())
-            })?;
-            let Some(panic) = ended else { break };
-            let index = from + panic.index;
-            let at = position + index as u64;
-            bad.handle(input, at, &records[index], panic.reason)?;
-            self.rejected.push(index);
+                Ok(Run::Stopped(index, time)) => (index, time.map_err(|r| r.to_string())),
+                Err(panic) => (panic.index, Err(panic.reason)),
+            };
+            let index = from + stopped;
+            let before = times[from..index].iter().max();
+            bound.advance(before.copied().unwrap_or(Timestamp::MIN));
+            match time.and_then(|time| bound.take(time).map(|()| time).map_err(|r| r.to_string())) {
+                Ok(time) => times[index] = time,
+                Err(reason) => {
+                    let at = position + index as u64;
+                    self.bad.handle(input, at, &records[index], reason)?;
+                    self.rejected.push(index);
+                }
+            }
             from = index + 1;
         }
-        Ok(bound.highest())
     }
+}
+
+/// The end of [`stamp_run`].
+enum Run<E> {
+    /// All records are stamped; the latest of their times.
+    Through(Timestamp),
+    /// The record of this index has no time within the limit.
+    Stopped(usize, Result<Timestamp, E>),
+}
+
+/// Stamps records up to the first that has no time within `limit`.
+///
+/// This loop runs for each record of a job: it keeps all that changes in registers.
+fn stamp_run<T, R: EventTime>(
+    time: impl Fn(&T) -> R,
+    records: &[T],
+    times: &mut [Timestamp],
+    limit: Timestamp,
+) -> Run<R::Reason> {
+    let mut guard = RecordGuard::new();
+    let mut highest = Timestamp::MIN;
+    for (index, (record, stamp)) in records.iter().zip(times).enumerate() {
+        match time(record).event_time() {
+            Ok(time) if time <= limit && time != Timestamp::MIN => {
+                *stamp = time;
+                highest = highest.max(time);
+            }
+            other => return Run::Stopped(index, other),
+        }
+        guard.advance();
+    }
+    Run::Through(highest)
 }
 
 impl<T, R, F> Processor for StampP<T, R, F>
@@ -263,6 +291,31 @@ mod tests {
         let drive = Drive::default().records(untimed(0..6i64));
         let seen = drive.run::<i64>(&mut StampP::new(Arc::new(time), without));
         assert_eq!(seen.records().len(), 6);
+    }
+
+    #[test]
+    fn times_before_a_record_that_is_set_aside_count_for_the_watermark() {
+        let time = |n: &i64| match n {
+            3 => panic!("no"),
+            5 => None,
+            7 => Some(at(i64::MAX / 4_000_000)),
+            n => Some(at(20 - n)),
+        };
+        Drive::every_schedule(|drive| {
+            let mut stamp = StampP::new(
+                Arc::new(time),
+                WatermarkPolicy::out_of_order(Duration::from_secs(30)),
+            );
+            let seen = drive.records(untimed(0..9i64)).run::<i64>(&mut stamp);
+            let kept = [0, 1, 2, 4, 6, 8].map(|n| (n, at(20 - n)));
+            assert_eq!(seen.records(), kept);
+            let marks: Vec<_> = seen
+                .events()
+                .iter()
+                .filter(|event| matches!(event, Seen::Watermark(_)))
+                .collect();
+            assert_eq!(marks, [&Seen::Watermark(at(-10))]);
+        });
     }
 
     #[test]
