@@ -61,6 +61,7 @@ pub(crate) fn check(known: &Known, stream: &Info, plan: &Plan) -> Result<Option<
     if known.created.is_some_and(|then| then != created(stream)) {
         let what = format!("the stream {name} was deleted and made anew since the job has read it");
         return Err(Error::new(ErrorCode::ReadFailed, what)
+            .permanent()
             .because("its numbers mean other messages now")
             .hint(START_OVER));
     }
@@ -70,6 +71,7 @@ pub(crate) fn check(known: &Known, stream: &Info, plan: &Plan) -> Result<Option<
             "the stream {name} ends at message {last}, and the job has read message {highest}"
         );
         return Err(Error::new(ErrorCode::ReadFailed, what)
+            .permanent()
             .because("it was made anew, or restored from an earlier copy")
             .hint(START_OVER));
     }
@@ -105,6 +107,7 @@ pub(crate) fn check_removed(
         return Ok(Some(what));
     }
     Err(Error::new(ErrorCode::ReadFailed, what)
+        .permanent()
         .because("the stream keeps no more (its limits of messages, bytes and age), or was purged")
         .hint("raise the limits of the stream, or go on with what is left by `on_lost_position(OnLostPosition::Continue)`"))
 }

@@ -41,6 +41,7 @@ pub(super) async fn delete(stream: &Stream, name: &str, first: u64) -> Result<()
             info.config.name
         );
         let error = Error::new(ErrorCode::ReadFailed, what)
+            .permanent()
             .because("the job went back to an earlier snapshot, and the stream removes messages that were acknowledged")
             .hint("go on from the latest snapshot, or delete the consumer and accept the loss");
         return Err(Trouble::Final(error));

@@ -53,6 +53,7 @@ fn refused(life: &mut Driven) -> Error {
 
 fn assert_says(error: &Error, parts: &[&str]) {
     assert_eq!(error.code(), ErrorCode::ReadFailed, "{error}");
+    assert!(error.is_permanent(), "{error}");
     let text = error.to_string();
     assert!(parts.iter().all(|part| text.contains(part)), "{text}");
 }
