@@ -273,7 +273,7 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
     most_bytes(
         "cluster.log_kept_size",
         "4GiB",
-        "the most output that each machine keeps of jobs that have ended, all together; that of the job that ended first goes first",
+        "the most output of all jobs that have ended, in each folder of output (local, of each host, of Slurm); that of the job that ended first goes first",
         "more helps to find out later what went wrong, less keeps the disk free",
     ),
     text(
