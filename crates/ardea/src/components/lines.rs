@@ -18,25 +18,7 @@ struct LinesSettings {
     #[serde(default)]
     repeat: bool,
     #[serde(default)]
-    on_damage: Damage,
-}
-
-/// The `on_damage` setting, as [`OnDamage`].
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Damage {
-    #[default]
-    Fail,
-    Keep,
-}
-
-impl From<Damage> for OnDamage {
-    fn from(damage: Damage) -> Self {
-        match damage {
-            Damage::Fail => OnDamage::Fail,
-            Damage::Keep => OnDamage::Keep,
-        }
-    }
+    on_damage: OnDamage,
 }
 
 /// The longest line that is taken.
@@ -75,7 +57,7 @@ impl Lines {
         Ok(Lines {
             path: crate::job::packaged(file),
             repeats: repeat,
-            on_damage: on_damage.into(),
+            on_damage,
             files: Vec::new(),
             next_file: 0,
             reader: None,

@@ -168,8 +168,11 @@ impl<T: Send + 'static, D: Decode<T>> ConnectP<T, D> {
     /// The connection has broken, and all whole lines before that are delivered.
     fn end_broken(&mut self, error: io::Error) -> Result<()> {
         let damage = Damage::of(&error).cloned().unwrap_or_else(|| {
-            let told = format!("the connection broke in the middle of this line: {error}");
-            Damage::transient(told)
+            let place = match self.intake.has_partial() {
+                true => "in the middle of this line",
+                false => "behind the last line",
+            };
+            Damage::transient(format!("the connection broke {place}: {error}"))
         });
         match self.on_damage {
             Some(OnDamage::Keep) if !self.dial.reconnects() => {
