@@ -52,9 +52,6 @@ mod tests {
             assert!(all[n + 1..].iter().all(|other| other != one), "{n}");
         }
         // It is stored: another hash would not be recognised.
-        assert_eq!(
-            hash(Some(b"key"), Some(b"value")),
-            hash(Some(b"key"), Some(b"value"))
-        );
+        assert_eq!(hash(Some(b"key"), Some(b"value")), 0);
     }
 }

@@ -299,14 +299,14 @@ impl Attended {
         }
         let before = self.counters.left_out.fetch_add(bytes, Ordering::Relaxed);
         if before == 0 {
-            let most = self
+            let least = self
                 .bounds
                 .file_bytes
-                .saturating_mul(self.bounds.files.into());
+                .saturating_mul(u64::from(self.bounds.files).saturating_sub(1));
             // If it can't be written the count says it.
             let _ = writeln!(
                 io::stderr(),
-                "of {} the oldest is left out from now on: the last {most} bytes are kept (cluster.log_size, cluster.log_files)",
+                "of {} the oldest is left out from now on: at least the last {least} bytes are kept (cluster.log_size, cluster.log_files)",
                 self.files.path().display()
             );
         }

@@ -127,9 +127,15 @@ where
     ) -> Result<()> {
         let mut guard = RecordGuard::new();
         let mut runs = messages.iter().peekable();
+        let mut run = None;
         while let Some((index, fetched)) = runs.next() {
-            let topic = Arc::clone(&self.partitions.at(*index).0.topic);
-            let (message, is_timed) = Message::of(&topic, fetched);
+            // Messages of a partition come in runs: they share its topic's name.
+            let of_run = run
+                .take()
+                .filter(|(of, _)| of == index)
+                .unwrap_or_else(|| (*index, Arc::clone(&self.partitions.at(*index).0.topic)));
+            let topic = &of_run.1;
+            let (message, is_timed) = Message::of(topic, fetched);
             if self
                 .partitions
                 .message(*index, message.offset, message.timestamp)
@@ -149,6 +155,7 @@ where
                     self.partitions.last_was(*index, Fingerprint::of(fetched));
                 }
             }
+            run = Some(of_run);
             guard.advance();
         }
         Ok(())

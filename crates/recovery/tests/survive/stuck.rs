@@ -12,7 +12,7 @@ use ardea_recovery::{Embedded, Notice};
 
 use crate::site::{Told, run, survival};
 
-/// Two sources into one sink. One is silent for ever; the other fails with `error` when it has heard of a committed epoch.
+/// A silent source and a sink. The source fails with `error` when the second epoch is committed.
 struct Stuck {
     error: Error,
 }
