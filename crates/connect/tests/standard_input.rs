@@ -27,7 +27,10 @@ fn a_job_copies_standard_input_if_told_where_to() {
     let Some(output) = env::var_os(OUTPUT) else {
         return;
     };
-    let on_damage = env::var(ON_DAMAGE).unwrap().parse().unwrap();
+    let on_damage = match env::var(ON_DAMAGE).as_deref() {
+        Ok("keep") => OnDamage::Keep,
+        _ => OnDamage::Fail,
+    };
     let source: Source<String, Bounded> = stdin::lines().on_damage(on_damage).build();
     let sink: Sink<String> = files::write_lines(output).build();
     let mut dag = Dag::new();
@@ -57,7 +60,13 @@ fn copied(input: &[u8], on_damage: OnDamage) -> (Option<String>, i32, String) {
         .args(["--exact", "a_job_copies_standard_input_if_told_where_to"])
         .arg("--nocapture")
         .env(OUTPUT, &output)
-        .env(ON_DAMAGE, on_damage.to_string())
+        .env(
+            ON_DAMAGE,
+            match on_damage {
+                OnDamage::Keep => "keep",
+                OnDamage::Fail => "fail",
+            },
+        )
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
