@@ -135,6 +135,16 @@ impl Trail {
     }
 }
 
+/// The way out of a header that can't be read.
+pub(crate) const BAD_HEADER_HINT: &str = "the header has to be a line in UTF-8, and lines have to end in LF or CR LF: convert the input, or leave it out: on_damage(OnDamage::Keep)";
+
+/// The damage of a header that can't be read.
+fn bad_header(line: u64, reason: &str) -> Damage {
+    Damage::permanent(format!(
+        "its header, in line {line}, can't be read: {reason}"
+    ))
+}
+
 /// A header that can't be read: nothing behind it can be understood.
 struct BadHeader {
     damage: Damage,
@@ -236,9 +246,14 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
             {
                 let line = self.line;
                 self.line += frame.lines;
-                let is_bad = frame.fault.is_some();
-                if !is_bad && !matches!(self.decoder.decode(content(frame.bytes, line)), Ok(None)) {
-                    return Ok(());
+                if frame.fault.is_none() {
+                    match self.decoder.decode(content(frame.bytes, line)) {
+                        Ok(None) => {}
+                        Err(reason) if self.decoder.awaits_header() => {
+                            return Err(io::Error::other(bad_header(line, &reason)));
+                        }
+                        Ok(Some(_)) | Err(_) => return Ok(()),
+                    }
                 }
                 self.framer.expect_fields(self.decoder.fields());
             }
@@ -343,9 +358,7 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
             if self.decoder.awaits_header() {
                 self.line = line;
                 self.bad_header = Some(BadHeader {
-                    damage: Damage::permanent(format!(
-                        "its header, in line {line}, can't be read: {reason}"
-                    )),
+                    damage: bad_header(line, &reason),
                     raw: frame.bytes.to_vec(),
                 });
                 return Ok(true);
@@ -399,9 +412,15 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         let read = format!("{lines} lines had been read, {bytes} bytes");
         if self.on_damage == OnDamage::Fail {
             let what = format!("cannot read {origin} to its end");
+            let hint = match self.bad_header {
+                Some(_) => BAD_HEADER_HINT,
+                None => {
+                    "restore the input, or keep the records before the damage: on_damage(OnDamage::Keep)"
+                }
+            };
             let error = Error::new(ErrorCode::ReadFailed, what)
                 .because(format!("{reason}; {read}"))
-                .hint("restore the input, or keep the records before the damage: on_damage(OnDamage::Keep)");
+                .hint(hint);
             return Err(match damage.is_permanent {
                 true => error.permanent(),
                 false => error,

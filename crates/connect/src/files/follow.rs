@@ -22,7 +22,7 @@ use super::read::FileSource;
 use crate::OnDamage;
 use crate::decompressed::Damage;
 use crate::format::Decode;
-use crate::intake::{Intake, READ_SIZE, Reading, Turn};
+use crate::intake::{BAD_HEADER_HINT, Intake, READ_SIZE, Reading, Turn};
 use crate::place::Place;
 use crate::ready::not_now;
 use followed::Followed;
@@ -320,7 +320,8 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         let path = &self.path;
         let failed = |error| cannot_read(path, error);
         if let Some(damage) = self.intake.bad_header() {
-            return Err(failed(io::Error::other(damage.clone())).permanent());
+            let error = failed(io::Error::other(damage.clone()));
+            return Err(error.permanent().hint(BAD_HEADER_HINT));
         }
         let file = match &mut self.stage {
             Stage::Growing(file) | Stage::Finishing(file) => file,

@@ -1,22 +1,27 @@
 //! CSV with a header, to and from serde types.
 
 mod encode;
+mod header;
+mod record;
 
 use std::fmt;
-use std::ops::Range;
 
-use csv::{ByteRecord, StringRecord};
 use csv_core::{ReadRecordResult, Terminator};
 use serde::de::DeserializeOwned;
 
 use super::{Decode, Framing};
 use encode::Writing;
+use record::Record;
 
 /// Comma-separated values: each file or connection begins with a header that names the fields.
 ///
 /// Fields may be quoted with `"`, and quoted fields may hold delimiters, newlines and doubled quotes; a record then spans
 /// several lines. Text behind a closing quote, other than white space, makes a record malformed. A missing value is the type's matter: an empty field reads as `None` of an `Option`, and words such as
 /// `NA` want a serde `deserialize_with`. A record with more or fewer fields than the header is malformed.
+///
+/// A header that is not UTF-8, or has a NUL, or a carriage return outside of quotes, is none: it
+/// is [damage](crate::OnDamage) of its input. A float takes `inf`, `infinity` and `nan` in any
+/// case. A number in digits that is beyond the range of an `f64` makes a record malformed.
 ///
 /// What is written reads back as it was. A record that CSV cannot hold is refused: one with a map
 /// or with nested records, one whose fields have other names than the header, one with `Some` of an
@@ -112,66 +117,6 @@ struct Reading {
     ends: Vec<usize>,
     record: Record,
     header: Option<Record>,
-}
-
-/// One record twice: fields of UTF-8 are checked once and read as text, others are read as bytes.
-#[derive(Clone, Default)]
-struct Record {
-    text: StringRecord,
-    bytes: ByteRecord,
-    is_text: bool,
-}
-
-impl Record {
-    /// Takes the fields that end at these offsets of `bytes`, with `gap` bytes between any two.
-    #[inline]
-    fn set(&mut self, bytes: &[u8], ends: &[usize], gap: usize) {
-        self.text.clear();
-        self.is_text = str::from_utf8(bytes).is_ok_and(|text| {
-            let mut fields = fields(ends, gap);
-            // A delimiter that is not ASCII, or a field of quotes, may cut a character in two.
-            fields.all(|place| text.get(place).map(|it| self.text.push_field(it)).is_some())
-        });
-        if !self.is_text {
-            self.bytes.clear();
-            fields(ends, gap).for_each(|place| self.bytes.push_field(&bytes[place]));
-        }
-    }
-
-    /// Makes the bytes of a record that was taken as text.
-    fn with_bytes(mut self) -> Self {
-        if self.is_text {
-            self.bytes = self.text.as_byte_record().clone();
-        }
-        self
-    }
-
-    fn len(&self) -> usize {
-        match self.is_text {
-            true => self.text.len(),
-            false => self.bytes.len(),
-        }
-    }
-
-    /// `header` has its bytes in any case.
-    fn deserialize<T: DeserializeOwned>(&self, header: Option<&Record>) -> csv::Result<T> {
-        if self.is_text && header.is_none_or(|header| header.is_text) {
-            return self.text.deserialize(header.map(|header| &header.text));
-        }
-        let bytes = match self.is_text {
-            true => self.text.as_byte_record(),
-            false => &self.bytes,
-        };
-        bytes.deserialize(header.map(|header| &header.bytes))
-    }
-}
-
-/// The places of the fields that end at these offsets, with `gap` bytes between any two.
-#[inline]
-fn fields(ends: &[usize], gap: usize) -> impl Iterator<Item = Range<usize>> {
-    let mut start = 0;
-    ends.iter()
-        .map(move |&end| std::mem::replace(&mut start, end + gap)..end)
 }
 
 impl Reading {
@@ -275,7 +220,9 @@ impl<T: DeserializeOwned> Decode<T> for Csv {
         let Reading { record, header, .. } = &mut **reading;
         if options.header {
             let Some(header) = header else {
-                *header = Some(record.clone().with_bytes());
+                let names = record.clone().with_bytes();
+                header::check(frame, &names)?;
+                *header = Some(names);
                 return Ok(None);
             };
             if header.len() != record.len() {
@@ -283,10 +230,7 @@ impl<T: DeserializeOwned> Decode<T> for Csv {
                 return Err(format!("{has} fields where the header has {wants}"));
             }
         }
-        record
-            .deserialize(header.as_ref())
-            .map(Some)
-            .map_err(|error| error.to_string())
+        record.decode(header.as_ref()).map(Some)
     }
 }
 
@@ -335,7 +279,7 @@ mod tests {
             n: i32,
         }
         let mut csv = Csv::new();
-        assert_eq!(Decode::<Known>::decode(&mut csv, b"n,t\xfft"), Ok(None));
+        assert_eq!(Decode::<Known>::decode(&mut csv, b"n,text"), Ok(None));
         for frame in [&b"1,\xff"[..], b"1,\"\xff\"", "1,ü".as_bytes()] {
             assert_eq!(csv.decode(frame), Ok(Some(Known { n: 1 })));
         }
@@ -347,6 +291,40 @@ mod tests {
         let mut csv = Csv::new().delimiter(0xfc).without_header();
         let row = decode(&mut csv, b"a\xfc2");
         assert_eq!(row, Ok(Some(("a".to_string(), Some(2)))));
+    }
+
+    #[test]
+    fn digits_beyond_a_float_are_malformed_where_a_float_is_wanted() {
+        type Named = (String, f64, Option<f32>);
+        let mut csv = Csv::new();
+        assert_eq!(Decode::<Named>::decode(&mut csv, b"id,x,y"), Ok(None));
+        let digits = "9".repeat(400);
+        for number in ["1e400", "-1E+309", "18.5e307", &digits] {
+            for (frame, name) in [
+                (format!("{number},{number},1"), "\"x\""),
+                (format!("{number},1,\"{number}\""), "\"y\""),
+            ] {
+                let refused = Decode::<Named>::decode(&mut csv, frame.as_bytes()).unwrap_err();
+                assert!(refused.contains(name), "{refused}");
+                assert!(refused.contains("beyond"), "{refused}");
+            }
+            let row = Decode::<Named>::decode(&mut csv, format!("{number},1,").as_bytes());
+            assert_eq!(row, Ok(Some((number.to_string(), 1.0, None))));
+        }
+        for (text, value) in [("inf", f64::INFINITY), ("-Infinity", f64::NEG_INFINITY)] {
+            let row = Decode::<Named>::decode(&mut csv, format!("1e400,{text},").as_bytes());
+            assert_eq!(row, Ok(Some(("1e400".to_string(), value, None))));
+        }
+    }
+
+    #[test]
+    fn a_field_that_its_type_refuses_is_named_or_counted_from_one() {
+        let mut csv = Csv::new();
+        assert_eq!(decode(&mut csv, b"name,the year"), Ok(None));
+        let refused = decode(&mut csv, b"x,one").unwrap_err();
+        assert!(refused.starts_with("field \"the year\": "), "{refused}");
+        let refused = decode(&mut Csv::new().without_header(), b"x,one").unwrap_err();
+        assert!(refused.starts_with("field 2: "), "{refused}");
     }
 
     #[test]

@@ -118,16 +118,28 @@ fn a_header_that_can_not_be_read_is_damage_of_its_file() {
     let at = |name: &str| dir.path().join(name);
     let good = "carrier,delay\nUA,1\n";
     let hole = "\0".repeat(600);
-    for header in [
-        "carrier,\"delay\nUA,1\nAA,2\n".to_string(),
-        format!("carrier,del{hole}y\nUA,1\n"),
-        "\"carrier\"s,delay\nUA,1\n".to_string(),
+    let utf16: Vec<u8> = good.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (header, why) in [
+        (b"carrier,\"delay\nUA,1\nAA,2\n".to_vec(), "not closed"),
+        (format!("carrier,del{hole}y\nUA,1\n").into_bytes(), "hole"),
+        (b"\"carrier\"s,delay\nUA,1\n".to_vec(), "text follows"),
+        (good.replace('\n', "\r").into_bytes(), "CR alone"),
+        (b"\"carrier\",delay\r\"UA\",1\r".to_vec(), "CR alone"),
+        ([b"\xff\xfe", &utf16[..]].concat(), "UTF-16"),
+        (utf16, "UTF-16"),
+        (b"carrier,d\xe9lay\nUA,1\n".to_vec(), "not UTF-8"),
+        (b"\xfd7zXZ\0\0\x04".to_vec(), "xz"),
+        (b"BZh91AY&SY\x8e\n".to_vec(), "bzip2"),
+        (b"PK\x03\x04a\n".to_vec(), "zip"),
     ] {
         fs::write(at("a.csv"), &header).unwrap();
         fs::write(at("b.csv"), good).unwrap();
         let error = Driven::start(csv::<Flight>(at("a.csv"))).run().err();
         let error = error.expect("an error");
-        assert!(says(&error, &["a.csv", "header", "line 1"]), "{error}");
+        assert!(
+            says(&error, &["a.csv", "header", "line 1", why, "CR LF"]),
+            "{error}"
+        );
         let kept = csv::<Flight>(dir.path()).on_damage(OnDamage::Keep);
         let mut driven = Driven::start(kept);
         assert_eq!(
@@ -136,7 +148,7 @@ fn a_header_that_can_not_be_read_is_damage_of_its_file() {
             "that of the other file"
         );
         let letter = &driven.context.dead_letters.sample()[0];
-        assert!(header.as_bytes().starts_with(&letter.raw), "{letter:?}");
+        assert!(header.starts_with(&letter.raw), "{letter:?}");
     }
 }
 
