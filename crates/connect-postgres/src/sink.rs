@@ -2,6 +2,7 @@
 
 mod checks;
 mod desk;
+mod ending;
 mod fence;
 mod lives;
 mod own_tables;
@@ -112,8 +113,13 @@ where
     /// In a job that keeps its state, shows the rows of each epoch when that is committed, all of them at once, and each once whatever dies.
     ///
     /// Until then they lie in a table beside the one that is written, so neither memory nor the snapshot has to hold them. That table and a small
-    /// one, `ardea_lives`, are made where they are missing; their names begin with `ardea_`. What a dead run has left in them is removed by
-    /// the next one of the same job and sink. Two runs at a time can't be: the later takes over, and the earlier fails.
+    /// one, `ardea_lives`, are made where they are missing; their names begin with `ardea_`.
+    ///
+    /// What a dead run has left in them is removed when the next one of the same job, sink and table
+    /// has moved its first rows. Two such runs at a time can't be: one of them fails with ARD-607. A
+    /// run whose committed rows were removed by another one while they waited fails when it goes on,
+    /// unless [`on_replaced`](Self::on_replaced) says otherwise. Runs that write to other tables do
+    /// not concern each other, whatever their names.
     ///
     /// Where the job keeps no state, rows are written at once.
     pub fn exactly_once(mut self) -> Self {
@@ -122,8 +128,9 @@ where
     }
 
     /// Sets what becomes of a job whose sink works [exactly once](Self::exactly_once) if the table
-    /// that it writes, or one of its own beside that, was dropped since: rows that had been
-    /// written, or waited, are gone. The job fails by default.
+    /// that it writes, or one of its own beside that, was dropped since, or another run of the job
+    /// has removed rows that waited: rows that had been written, or waited, are gone. The job fails
+    /// by default.
     pub fn on_replaced(mut self, on_replaced: OnReplaced) -> Self {
         self.plan.on_replaced = on_replaced;
         self

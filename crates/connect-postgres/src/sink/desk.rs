@@ -52,6 +52,8 @@ pub(crate) struct State {
     pub tables: Option<OwnTables>,
     /// The instance goes on from a snapshot.
     pub is_restored: bool,
+    /// The number of the run from whose state the instance goes on.
+    pub run: Option<i64>,
     pub failed: Option<Error>,
     pub is_over: bool,
 }
@@ -166,9 +168,10 @@ impl Link {
         }
     }
 
-    /// Notes that the instance goes on from a snapshot.
-    pub fn note_restored(&self) {
-        self.desk.lock().is_restored = true;
+    /// Notes that the instance goes on from a snapshot, of this run.
+    pub fn note_restored(&self, run: Option<i64>) {
+        let mut state = self.desk.lock();
+        (state.is_restored, state.run) = (true, run);
     }
 
     /// Returns the tables that the life uses; known once it has begun.

@@ -27,12 +27,17 @@ struct Kept {
     /// The tables that the life has used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tables: Option<OwnTables>,
+    /// The number of the run. `None` if it was of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<i64>,
 }
 
 /// The life of an instance, and those from which it takes over.
 pub(crate) struct Lives {
     instance: Instance,
     pub life: i64,
+    /// The number of the run from whose state this one goes on: the same in all instances.
+    pub run: Option<i64>,
     /// The rows of records before this one have been taken.
     through: i64,
     tables: Option<OwnTables>,
@@ -54,6 +59,7 @@ impl Lives {
         Lives {
             instance,
             life: RandomState::new().hash_one(what).cast_signed(),
+            run: None,
             through: 0,
             tables: None,
             cuts: VecDeque::new(),
@@ -86,6 +92,7 @@ impl Lives {
         let kept = Kept {
             through: self.through,
             tables: self.tables,
+            run: self.run.or(Some(self.life)),
         };
         let index = self.instance.index;
         put(chunk, STATE, (index, &self.life.to_be_bytes()), &kept)?;
@@ -137,7 +144,14 @@ impl Lives {
             )
             .hint("start from another snapshot")
         })?;
-        let Kept { through, tables } = value(entry)?;
+        let Kept {
+            through,
+            tables,
+            run,
+        } = value(entry)?;
+        // All instances see all lives, and so agree: of runs that began apart the least counts.
+        let run = run.unwrap_or(life);
+        self.run = Some(self.run.map_or(run, |other| other.min(run)));
         if self.instance.owns(index.into()) {
             self.gone.note(key_of(index, &life.to_be_bytes()));
             self.heirs.push(Errand::Settle(Estate {
@@ -224,6 +238,7 @@ mod tests {
             parallelism: 2,
         };
         let mut first = restored(&chunk, instance(0));
+        assert_eq!(first.run, restored(&chunk, instance(1)).run);
         assert_eq!(throughs(&mut first), [0, 2]);
         assert_eq!(throughs(&mut restored(&chunk, instance(1))), [1]);
         let increment = written(&mut first, Cut::changes(Epoch(5), Epoch(4)));

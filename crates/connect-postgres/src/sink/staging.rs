@@ -13,12 +13,10 @@
 //! * A statement of a broken connection that the server carries out late lays aside what is there
 //!   already, or what is before the note; the latter is never moved, and removed with the next
 //!   epoch.
-//! * Who takes over from a dead life, and finds it in the cut, moves its rows up to where that cut
-//!   says, removes the rest, which will come again, and its note. A life without a note is over:
-//!   that has been done for it. So an earlier life that does not know yet that it is over lays
-//!   nothing aside any more, and fails when it wants to move something.
-//! * Lives of the same sink that nobody knows any more were of runs that never committed anything.
-//!   They are removed when another begins.
+//! * A life that takes over from a dead one, which it finds in the cut, moves its rows up to where
+//!   that cut says, and removes the rest, which will come again. If the note is missing, that has
+//!   been done.
+//! * How lives end that no cut names, and those of other runs, is described in [`ending`].
 //! * The numbers of the tables are part of each cut: one that was dropped meanwhile is not taken
 //!   for one in which nothing was left.
 //!
@@ -35,6 +33,7 @@ use ardea_core::{Error, ErrorCode, Instance};
 use tokio_postgres::Transaction;
 use tokio_postgres::types::Type;
 
+use super::ending::{self, Ending};
 use super::own_tables::{OwnTables, gone};
 use super::table::Table;
 use crate::replaced::OnReplaced;
@@ -48,50 +47,49 @@ pub(crate) struct Owner {
     pub sink: String,
     pub instance: Instance,
     pub life: i64,
+    /// The number of the run. `None` if the life began without state.
+    pub run: Option<i64>,
+}
+
+impl Owner {
+    /// The mark of a life that began without state.
+    pub const WITHOUT_STATE: i64 = 0;
+
+    /// The mark that this life leaves on those that it ends.
+    pub fn mark(&self) -> i64 {
+        self.run.unwrap_or(Self::WITHOUT_STATE)
+    }
+
+    /// The sink as it is noted: the job, the vertex and the table.
+    pub fn sink_of(&self, table: &Table) -> String {
+        format!("{}/{}", self.sink, table.name)
+    }
 }
 
 /// A row that the server refused when it was to be moved.
 pub(crate) type RefusedRow = (i64, String);
 
-/// Makes what is missing, removes what runs have left that never committed anything, and notes the
-/// life. Returns the tables.
+/// Makes what is missing, ends the other lives of the sink, and notes this one. Returns the tables.
 pub(crate) async fn begin(
     session: &mut Session,
     table: &Table,
     owner: &Owner,
 ) -> Result<OwnTables, Trouble> {
     let transaction = session.transaction().await?;
-    // Several that begin at once do so one after the other.
-    let lock = "select pg_advisory_xact_lock(hashtext('ardea_lives'))";
-    transaction.execute_typed(lock, &[]).await?;
+    ending::lock(&transaction).await?;
     for (name, create) in table.create() {
         if !exists(&transaction, &name).await? {
             transaction.batch_execute(&create).await?;
         }
     }
+    ending::add_column(&transaction, table).await?;
     let lives = table.lives();
-    let Instance { index, parallelism } = owner.instance;
-    let (index, parallelism) = (i64::from(index), i64::from(parallelism));
-    let left = transaction
-        .query_typed(
-            &format!(
-                "select life, staged from {lives} \
-                 where sink = $1 and instance::bigint % $2 = $3 and life <> $4 for update"
-            ),
-            &[
-                (&owner.sink, Type::TEXT),
-                (&parallelism, Type::INT8),
-                (&index, Type::INT8),
-                (&owner.life, Type::INT8),
-            ],
-        )
-        .await?;
-    for row in &left {
-        let (life, staged): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
-        remove(&transaction, &lives, life, &staged).await?;
+    // An answer may have been lost: what has been done is not done again.
+    if note_of(&transaction, &lives, owner.life).await?.is_none() {
+        ending::end_others(&transaction, table, owner).await?;
     }
     let (staged, columns) = (table.staged(), table.columns());
-    let index = i32::try_from(index).unwrap_or(i32::MAX);
+    let index = i32::try_from(owner.instance.index).unwrap_or(i32::MAX);
     transaction
         .execute_typed(
             &format!(
@@ -100,7 +98,7 @@ pub(crate) async fn begin(
             ),
             &[
                 (&owner.life, Type::INT8),
-                (&owner.sink, Type::TEXT),
+                (&owner.sink_of(table), Type::TEXT),
                 (&index, Type::INT4),
                 (&staged, Type::TEXT),
                 (&columns, Type::TEXT_ARRAY),
@@ -129,7 +127,7 @@ pub(crate) struct Shown {
 pub(crate) async fn publish(
     session: &mut Session,
     table: &Table,
-    life: i64,
+    owner: &Owner,
     through: i64,
     tables: Option<OwnTables>,
     on_replaced: OnReplaced,
@@ -139,9 +137,7 @@ pub(crate) async fn publish(
     if let Some(before) = tables {
         compare(&transaction, table, before, on_replaced).await?;
     }
-    let Some(note) = note_of(&transaction, &lives, life).await? else {
-        return Err(Trouble::Final(taken_over(table)));
-    };
+    let note = live_note(&transaction, table, owner).await?;
     if note.published >= through {
         return Ok(Shown {
             refused: note.refused_before(through)?,
@@ -150,8 +146,11 @@ pub(crate) async fn publish(
     }
     let mut transaction = transaction;
     let refused = move_rows(&mut transaction, table, &note, note.published..through).await?;
+    if note.published == 0 {
+        ending::clear_marked(&transaction, table, owner).await?;
+    }
     let noted_refusals = noted(&refused)?;
-    let parameters = [(&life as _, Type::INT8), (&through as _, Type::INT8)];
+    let parameters = [(&owner.life as _, Type::INT8), (&through as _, Type::INT8)];
     let removed = format!(
         "delete from {} where ardea_life = $1 and ardea_number < $2",
         note.staged
@@ -166,6 +165,38 @@ pub(crate) async fn publish(
         refused,
         notice: None,
     })
+}
+
+/// Returns the note of a life.
+///
+/// # Errors
+/// `Superseded` if the life is over.
+async fn live_note(
+    transaction: &Transaction<'_>,
+    table: &Table,
+    owner: &Owner,
+) -> Result<Note, Trouble> {
+    let note = note_of(transaction, &table.lives(), owner.life).await?;
+    match note {
+        Some(note) if note.ended_by.is_none() => Ok(note),
+        note => {
+            let ended_by = note.and_then(|note| note.ended_by);
+            Err(ending::taken_over(table, owner, ended_by).into())
+        }
+    }
+}
+
+/// Checks that a life is not over.
+///
+/// # Errors
+/// `Superseded` if the life is over.
+pub(crate) async fn check_alive(
+    session: &mut Session,
+    table: &Table,
+    owner: &Owner,
+) -> Result<(), Trouble> {
+    let transaction = session.transaction().await?;
+    live_note(&transaction, table, owner).await.map(drop)
 }
 
 /// Compares the tables of a life with those that there are.
@@ -213,31 +244,40 @@ pub(crate) struct Estate {
 /// Takes over from a dead life: moves its rows, and removes the rest of it.
 ///
 /// # Errors
-/// `WriteFailed` if a table was dropped since, unless the job is to go on.
+/// `WriteFailed` if rows are gone, with a table or because another run has removed them, unless the
+/// job is to go on.
 pub(crate) async fn settle(
     session: &mut Session,
     table: &Table,
+    owner: &Owner,
     estate: Estate,
     on_replaced: OnReplaced,
 ) -> Result<Shown, Trouble> {
     let mut transaction = session.transaction().await?;
     let lives = table.lives();
-    let note = match exists(&transaction, &lives).await? {
-        true => note_of(&transaction, &lives, estate.life).await?,
-        false => None,
-    };
+    let mut note = None;
+    if exists(&transaction, &lives).await? {
+        ending::add_column(&transaction, table).await?;
+        note = note_of(&transaction, &lives, estate.life).await?;
+    }
     let before = estate.tables.unwrap_or_default();
-    let staged = note
-        .as_ref()
-        .map_or_else(|| table.staged(), |note| note.staged.clone());
     let waits = note
         .as_ref()
         .is_some_and(|note| note.published < estate.through);
+    let is_cleared = note.as_ref().is_some_and(|note| note.staged.is_empty());
+    let staged = match &note {
+        Some(note) if !is_cleared => note.staged.clone(),
+        _ => table.staged(),
+    };
     let now = OwnTables::find(&transaction, table, &staged).await?;
-    let notice = now.missing(before, table, waits);
-    if let (Some(why), OnReplaced::Fail) = (&notice, on_replaced) {
-        return Err(Trouble::Final(gone(why)));
-    }
+    let missing = match waits && is_cleared {
+        true => Some(ending::removed(table)),
+        false => now.missing(before, table, waits).map(|why| gone(&why)),
+    };
+    let notice = match (missing, on_replaced) {
+        (Some(error), OnReplaced::Fail) => return Err(Trouble::Final(error)),
+        (missing, _) => missing.map(|error| error.message().to_string()),
+    };
     let Some(note) = note else {
         return Ok(Shown {
             notice,
@@ -245,14 +285,22 @@ pub(crate) async fn settle(
         });
     };
     let refused = match waits {
-        true if now.staged.is_some() => {
+        true if !is_cleared && now.staged.is_some() => {
             let numbers = note.published..estate.through;
             move_rows(&mut transaction, table, &note, numbers).await?
         }
-        true => Vec::new(),
-        false => note.refused_before(estate.through)?,
+        false if !is_cleared => note.refused_before(estate.through)?,
+        _ => Vec::new(),
     };
-    remove(&transaction, &lives, estate.life, &note.staged).await?;
+    if !is_cleared {
+        let ending = Ending {
+            life: estate.life,
+            staged: note.staged,
+            published: note.published.max(estate.through),
+            is_marked: note.ended_by.is_some(),
+        };
+        ending::clear(&transaction, table, owner, &ending).await?;
+    }
     transaction.commit().await?;
     Ok(Shown { refused, notice })
 }
@@ -261,8 +309,11 @@ pub(crate) async fn settle(
 struct Note {
     life: i64,
     published: i64,
+    /// The table in which rows wait; empty if they were removed.
     staged: String,
     columns: Vec<String>,
+    /// The mark of the life that ended this one.
+    ended_by: Option<i64>,
     /// The rows that were refused when rows were moved last, as JSON.
     refused: String,
 }
@@ -300,7 +351,7 @@ async fn note_of(
     let found = transaction
         .query_typed_opt(
             &format!(
-                "select published, staged, columns, refused from {lives} where life = $1 for update"
+                "select published, staged, columns, refused, ended_by from {lives} where life = $1 for update"
             ),
             &[(&life, Type::INT8)],
         )
@@ -312,6 +363,7 @@ async fn note_of(
         staged: row.try_get(1)?,
         columns: row.try_get(2)?,
         refused: row.try_get(3)?,
+        ended_by: row.try_get(4)?,
     }))
 }
 
@@ -360,26 +412,7 @@ async fn move_rows(
     Ok(refused)
 }
 
-async fn remove(
-    transaction: &Transaction<'_>,
-    lives: &str,
-    life: i64,
-    staged: &str,
-) -> Result<(), Trouble> {
-    if exists(transaction, staged).await? {
-        let rest = format!("delete from {staged} where ardea_life = $1");
-        transaction
-            .execute_typed(&rest, &[(&life, Type::INT8)])
-            .await?;
-    }
-    let note = format!("delete from {lives} where life = $1");
-    transaction
-        .execute_typed(&note, &[(&life, Type::INT8)])
-        .await?;
-    Ok(())
-}
-
-async fn exists(transaction: &Transaction<'_>, table: &str) -> Result<bool, Trouble> {
+pub(super) async fn exists(transaction: &Transaction<'_>, table: &str) -> Result<bool, Trouble> {
     // To read a table of the catalogue has the server hear of tables that others have made since
     // the transaction began.
     let found = transaction
@@ -389,10 +422,4 @@ async fn exists(transaction: &Transaction<'_>, table: &str) -> Result<bool, Trou
         )
         .await?;
     Ok(found.try_get(0)?)
-}
-
-fn taken_over(table: &Table) -> Error {
-    let what = format!("another run of this job writes to the table {}", table.name);
-    Error::new(ErrorCode::Superseded, what)
-        .hint("let one run at a time, or give each job its own name")
 }

@@ -136,7 +136,7 @@ impl Table {
         let create_lives = format!(
             "create table {lives} (life bigint primary key, sink text not null, instance integer not null, \
              published bigint not null default 0, refused text not null default '[]', \
-             staged text not null, columns text[] not null, begun timestamptz not null default now())"
+             staged text not null, columns text[] not null, begun timestamptz not null default now(), ended_by bigint)"
         );
         let create_staged = format!(
             "create table {staged} (ardea_life bigint, ardea_number bigint{columns}, \
@@ -165,15 +165,17 @@ impl Table {
         self.insert_from(&self.listed(), &self.given())
     }
 
-    /// Lays rows that come as parameters beside the table: behind them comes the life, as a parameter.
+    /// Lays rows that come as parameters beside the table: behind them comes the life, as a
+    /// parameter. Returns 1, or 0 if the life is over and nothing was done.
     pub fn stage(&self) -> String {
         let (staged, lives, names) = (self.staged(), self.lives(), self.listed());
         let life = self.columns.len() + 2;
         let given = self.given();
         format!(
-            "with life as (select life from {lives} where life = ${life} for key share) \
-             insert into {staged} (ardea_life, ardea_number, {names}) \
-             select life.life, typed.ardea_number, {} from life, ({given}) as typed on conflict do nothing",
+            "with life as (select life from {lives} where life = ${life} and ended_by is null for key share), \
+             laid as (insert into {staged} (ardea_life, ardea_number, {names}) \
+             select life.life, typed.ardea_number, {} from life, ({given}) as typed on conflict do nothing) \
+             select count(*) from life",
             names_of("typed", &self.columns()),
         )
     }

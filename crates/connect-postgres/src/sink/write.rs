@@ -153,6 +153,7 @@ where
                 sink,
                 instance: context.instance,
                 life: lives.life,
+                run: None,
             });
             self.lives = Some(lives);
         }
@@ -224,7 +225,7 @@ where
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
         if let Some(link) = &self.link {
-            link.note_restored();
+            link.note_restored(self.lives.as_ref().and_then(|lives| lives.run));
             let heirs = self.lives.iter_mut().flat_map(Lives::take_heirs);
             heirs.for_each(|heir| link.send(heir));
         }

@@ -147,6 +147,9 @@ impl Writer {
     }
 
     fn go_on(&mut self, work: &mut Work) -> std::result::Result<(), Trouble> {
+        if let Some(owner) = &mut self.owner {
+            owner.run = self.desk.lock().run;
+        }
         let (plan, owner, fence) = (&self.plan, &self.owner, self.fence.as_mut());
         let is_fresh = !self.has_connected && !self.desk.lock().is_restored;
         let mode = match (owner, &fence) {
@@ -154,7 +157,7 @@ impl Writer {
             (None, Some(_)) => Mode::Fenced,
             (None, None) => Mode::AtOnce,
         };
-        let tables = &mut self.tables;
+        let (tables, desk) = (&mut self.tables, &self.desk);
         let before = self.table.as_ref();
         let find = async move |session: &mut Session| {
             let mut table = Table::find(session, plan).await?;
@@ -180,6 +183,10 @@ impl Writer {
                 let mut begun = None;
                 let notice = match (&work.errand, owner) {
                     (Some(Errand::Connect), _) => None,
+                    // To connect may have taken long: another attempt may have begun meanwhile.
+                    (Some(_), Some(_)) if desk.lock().is_over => {
+                        return Err(Trouble::Passing("the instance is over".to_string()));
+                    }
                     (Some(errand), Some(owner)) => {
                         let run = run(session, &prepared.table, errand, owner, plan, tables);
                         let (refused, notice) = run.await?;
@@ -188,8 +195,8 @@ impl Writer {
                         notice
                     }
                     (_, owner) => {
-                        let life = owner.as_ref().map(|owner| owner.life);
-                        if let Err(trouble) = write(session, prepared, work, life).await {
+                        let owner = owner.as_ref();
+                        if let Err(trouble) = write(session, prepared, work, owner).await {
                             let used = (*tables, plan.on_replaced);
                             return Err(explained(session, prepared, used, trouble).await);
                         }
@@ -227,19 +234,11 @@ async fn run(
             (Shown::default(), false)
         }
         Errand::Publish { through } => (
-            staging::publish(
-                session,
-                table,
-                owner.life,
-                through,
-                *tables,
-                plan.on_replaced,
-            )
-            .await?,
+            staging::publish(session, table, owner, through, *tables, plan.on_replaced).await?,
             false,
         ),
         Errand::Settle(estate) => (
-            staging::settle(session, table, estate, plan.on_replaced).await?,
+            staging::settle(session, table, owner, estate, plan.on_replaced).await?,
             true,
         ),
     };
@@ -277,7 +276,7 @@ async fn write(
     session: &mut Session,
     prepared: &Prepared,
     work: &mut Work,
-    life: Option<i64>,
+    owner: Option<&Owner>,
 ) -> std::result::Result<(), Trouble> {
     let columns = prepared.table.columns().len();
     while let Some(part) = work.left.last().cloned() {
@@ -288,14 +287,17 @@ async fn write(
         let mut parameters: Vec<Parameter<'_>> = Vec::with_capacity(columns + 2);
         parameters.extend(cells.iter().map(|column| (column as _, Type::TEXT_ARRAY)));
         parameters.push((&numbers, Type::INT8_ARRAY));
-        if let Some(life) = &life {
-            parameters.push((life, Type::INT8));
+        if let Some(owner) = owner {
+            parameters.push((&owner.life, Type::INT8));
         }
         let written = match work.rows.bytes_of(&part) {
             bytes if part.len() == 1 && bytes > MOST_ROW => Err(Trouble::Refused(format!(
                 "it takes {bytes} bytes, {MOST_ROW} are the most"
             ))),
-            _ => session.execute(&prepared.write, &parameters).await,
+            _ => match owner {
+                None => session.execute(&prepared.write, &parameters).await,
+                Some(owner) => lay_aside(session, prepared, &parameters, owner).await,
+            },
         };
         match written {
             Ok(()) => drop(work.left.pop()),
@@ -314,6 +316,25 @@ async fn write(
             }
             Err(other) => return Err(other),
         }
+    }
+    Ok(())
+}
+
+/// Lays rows aside.
+///
+/// # Errors
+/// `Superseded` if the life is over: rows that are nowhere must be in no cut.
+async fn lay_aside(
+    session: &mut Session,
+    prepared: &Prepared,
+    parameters: &[Parameter<'_>],
+    owner: &Owner,
+) -> std::result::Result<(), Trouble> {
+    let laid = session.query_opt(&prepared.write, parameters).await?;
+    let lives: i64 = laid.map_or(Ok(0), |row| row.try_get(0))?;
+    if lives == 0 {
+        staging::check_alive(session, &prepared.table, owner).await?;
+        return Err(Trouble::Passing("it laid no rows aside".to_string()));
     }
     Ok(())
 }

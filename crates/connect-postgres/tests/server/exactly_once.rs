@@ -7,7 +7,7 @@ use ardea_connect_postgres::{Row, write};
 use ardea_core::{Epoch, ErrorCode, Instance, ProcessorSupplier};
 use ardea_testkit::{Driven, KeptEpoch, Lot};
 
-use super::ground::{ask, number, own_server, shared_server, url};
+use super::ground::{ask, failure_of, number, own_server, shared_server, url};
 
 /// Each number as a row of this table.
 fn counting(url: &str, table: &str) -> Arc<dyn ProcessorSupplier> {
@@ -36,7 +36,7 @@ fn assert_each_is_there_once(url: &str, table: &str, count: u64) {
     assert_eq!(found[0], [&all[..], &all[..], &most[..]]);
 }
 
-/// How many rows wait beside a table, and how many lives there are of a sink.
+/// How many rows wait beside a table, and how many lives of a sink are not over.
 fn waiting(url: &str, table: &str, job: &str) -> (u64, u64) {
     let staged = ask(
         url,
@@ -48,7 +48,8 @@ fn waiting(url: &str, table: &str, job: &str) -> (u64, u64) {
         .iter()
         .map(|name| number(url, &format!("select count(*) from {}", name[0])))
         .sum();
-    let lives = format!("select count(*) from ardea_lives where sink like '{job}/%'");
+    let lives =
+        format!("select count(*) from ardea_lives where sink like '{job}/%' and ended_by is null");
     (rows, number(url, &lives))
 }
 
@@ -141,9 +142,7 @@ fn who_takes_over_shows_what_was_committed_and_the_earlier_run_fails() {
     let second = begin(&sink, "two", Some(&kept));
     assert_each_is_there_once(&url, "two", 3_000);
     // What the earlier run does late changes nothing.
-    first.write(4_000u64..5_000);
-    let late = first.end_epoch(Epoch(2), false);
-    let error = first.try_commit(&late).expect_err("it is over");
+    let error = failure_of(&mut first);
     assert_eq!(error.code(), ErrorCode::Superseded, "{error}");
     assert_each_is_there_once(&url, "two", 3_000);
     assert_eq!(waiting(&url, "two", "two"), (0, 1));
@@ -199,8 +198,9 @@ fn what_a_run_has_left_that_never_committed_is_removed() {
     let mut second = begin(&sink, "abandoned", None);
     second.write(0u64..10);
     let kept = second.end_epoch(Epoch(1), true);
-    assert_eq!(waiting(&url, "abandoned", "abandoned"), (10, 1));
+    assert_eq!(waiting(&url, "abandoned", "abandoned").1, 1);
     second.commit(&kept);
+    assert_eq!(waiting(&url, "abandoned", "abandoned"), (0, 1));
     assert_each_is_there_once(&url, "abandoned", 10);
 }
 

@@ -2,8 +2,11 @@
 
 use std::io::Write;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
+use ardea_core::Error;
 use ardea_state_manager::conformance::{Server, Skipped};
+use ardea_testkit::Driven;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 /// A server; `None`, and a word on the terminal, if there can't be one.
@@ -53,4 +56,15 @@ pub fn ask(url: &str, sql: &str) -> Vec<Vec<String>> {
 /// One number.
 pub fn number(url: &str, sql: &str) -> u64 {
     ask(url, sql)[0][0].parse().unwrap()
+}
+
+/// Writes numbers to a sink that is over until it fails.
+pub fn failure_of(life: &mut Driven) -> Error {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Err(error) = life.try_write([1_000_000u64]) {
+            return error;
+        }
+        assert!(Instant::now() < deadline, "it never fails");
+    }
 }

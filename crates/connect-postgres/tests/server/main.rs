@@ -10,5 +10,6 @@ mod names;
 mod pooled;
 mod reading;
 mod replaced;
+mod runs;
 mod values;
 mod writing;
