@@ -38,6 +38,7 @@ use std::sync::Arc;
 use ardea_connect::live_table::Screen;
 use ardea_recovery::Embedded;
 
+pub use crate::job::words::words;
 pub use failure::{Failure, Notice, print_error, print_notice};
 pub use interrupts::{Interrupts, Passing};
 pub use keyboard::Keyboard;

@@ -70,7 +70,7 @@ mod stays;
 mod submit;
 mod target;
 mod upgrade;
-mod words;
+pub(crate) mod words;
 mod worker;
 
 pub use ardea_recovery::Embedded;

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ardea::console::words;
 pub use ardea::console::{Failure, Notice, print_error, print_notice};
 use ardea_core::{Error, ErrorCode};
 use ardea_nexmark::NexmarkError;
@@ -39,6 +40,11 @@ pub fn of_nexmark(error: NexmarkError) -> Failure {
 pub fn report_usage(error: &clap::Error) -> ExitCode {
     // The command line could not be read, so whether it asks for JSON has to be seen from its words.
     let is_json = std::env::args_os().any(|arg| arg == "--json");
+    if error.kind() == ErrorKind::InvalidUtf8
+        && let Err(error) = words(std::env::args_os().skip(1))
+    {
+        return Failure::from(error).report(is_json);
+    }
     if error.use_stderr() && is_json {
         let (message, hint) = usage_parts(error);
         let fields =

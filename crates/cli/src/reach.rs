@@ -67,9 +67,11 @@ impl Reached {
         Reached::of_job(place, &job, context).map_err(|failure| match failure {
             Failure::Error(error) if place.cluster.is_none() && place.at.is_none() => {
                 let next = error.what_next().unwrap_or_default();
-                let hint = format!(
-                    "there is no folder {job} here, so it was taken for a job of a cluster; {next}"
-                );
+                let why = match what.is_file() {
+                    true => format!("{job} here is a file, not a folder"),
+                    false => format!("there is no folder {job} here"),
+                };
+                let hint = format!("{why}, so it was taken for a job of a cluster; {next}");
                 error.hint(hint).into()
             }
             failure => failure,

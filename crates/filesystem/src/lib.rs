@@ -1,6 +1,7 @@
 //! The features of file systems that the engine needs.
 //!
 //! * [`Permissions`]: mode, group and owner of a file, kept by the file that replaces it;
+//! * [`make_folder`], [`no_folder`]: folders, and files in their place;
 //! * [`rename_to_free`]: a rename that replaces nothing;
 //! * [`probe`]: tries whether a folder has the [features](Feature) that a guarantee relies on,
 //!   before anything is written there;
@@ -25,12 +26,14 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod folder;
 mod permissions;
 mod probe;
 mod rename;
 mod shown;
 
 pub use calls::{FileSystem, System};
+pub use folder::{make_folder, no_folder};
 pub use permissions::Permissions;
 pub use probe::{Feature, is_probe_file, lacks_locks, probe, probe_by};
 pub use rename::rename_to_free;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result, real_path};
+use ardea_filesystem::no_folder;
 use ardea_snapshot::{DiskFolder, Folder};
 
 /// What an address begins with.
@@ -138,8 +139,7 @@ pub(crate) fn check_suitable(folder: &dyn Folder) -> Result<()> {
 /// `ReadFailed` if there is no such folder; what either returns.
 pub fn place_of_savepoint(place: &Path) -> Result<Arc<dyn Folder>> {
     if is_missing(place) {
-        let what = format!("there is no folder {}", place.display());
-        return Err(Error::new(ErrorCode::ReadFailed, what)
+        return Err(Error::new(ErrorCode::ReadFailed, no_folder(place))
             .hint("name the folder that a savepoint was written to"));
     }
     open_place(place)

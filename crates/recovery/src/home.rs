@@ -9,6 +9,7 @@ use ardea_control::{
     StoreVersion,
 };
 use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_filesystem::no_folder;
 use ardea_savepoint::JobStates;
 use ardea_snapshot::{
     Commit, DiskFolder, FileName, FileState, Folder, MemoryFolder, Snapshot, SnapshotId,
@@ -428,8 +429,7 @@ impl Visit {
     pub(crate) fn of(path: &Path) -> Result<Self> {
         let address = crate::bucket::address_of(path);
         if crate::bucket::is_missing(path) {
-            let what = format!("there is no folder {}", path.display());
-            return Err(Error::new(ErrorCode::ReadFailed, what)
+            return Err(Error::new(ErrorCode::ReadFailed, no_folder(path))
                 .hint("name the folder that the job was given as snapshots.folder"));
         }
         let folder = crate::bucket::open_place(path)?;

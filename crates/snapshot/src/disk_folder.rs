@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use ardea_core::Result;
-use ardea_filesystem::{Feature, is_probe_file, probe, rename_to_free};
+use ardea_filesystem::{Feature, is_probe_file, make_folder, probe, rename_to_free};
 use bytes::Bytes;
 
 use crate::failure::{unreadable, unwritable};
@@ -51,7 +51,7 @@ impl DiskFolder {
             }
             missing.push(path);
         }
-        fs::create_dir_all(&self.path)?;
+        make_folder(&self.path)?;
         for made in missing {
             let parent = made
                 .parent()

@@ -34,7 +34,8 @@ pub fn exit_code(error: &Error) -> u8 {
         | ErrorCode::SessionEnded
         | ErrorCode::Superseded
         | ErrorCode::NoRoom
-        | ErrorCode::SchedulerUnavailable => 3,
+        | ErrorCode::SchedulerUnavailable
+        | ErrorCode::DiskFull => 3,
         ErrorCode::Cancelled => 130,
         _ => 1,
     }
@@ -117,6 +118,7 @@ mod tests {
             (ErrorCode::UserPanic, 1),
             (ErrorCode::NameTaken, 2),
             (ErrorCode::Network, 3),
+            (ErrorCode::DiskFull, 3),
             (ErrorCode::Cancelled, 130),
         ] {
             assert_eq!(exit_code(&of(code)), exits);

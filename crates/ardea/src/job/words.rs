@@ -7,10 +7,11 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_filesystem::Shown;
 
 /// Returns the words of a command line as texts, as a job takes them and a cluster stores them.
+/// Errors count them from one.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidConfig`] for one that is not UTF-8: it would name another file.
-pub(super) fn words(given: impl IntoIterator<Item = OsString>) -> Result<Vec<String>> {
+pub fn words(given: impl IntoIterator<Item = OsString>) -> Result<Vec<String>> {
     let text = |(number, word): (usize, OsString)| {
         word.into_string().map_err(|word| {
             let what = format!(

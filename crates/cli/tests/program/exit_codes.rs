@@ -1,6 +1,8 @@
 //! Whose turn it is after a failure: the exit code, and the error as text and as JSON.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use serde_json::Value;
 
@@ -48,6 +50,38 @@ fn a_wrong_command_line_is_2() {
         fails(&[command, "wordcuont"], 2, "did you mean wordcount?");
     }
     fails(&["demo", "--threads", "0"], 2, "--threads");
+}
+
+#[test]
+fn an_argument_that_is_no_text_is_named_with_a_way_out() {
+    for more in [&[][..], &["--json"]] {
+        let mut child = ardea(&["run", "wordcount"]);
+        let child = child.arg(OsStr::from_bytes(b"bad\xff.txt")).args(more);
+        let finished = finish(child.spawn().unwrap());
+        assert_eq!(finished.code, Some(2), "{finished:?}");
+        for part in ["ARD-102", "argument 3 is not UTF-8: bad\\", "hint"] {
+            assert!(finished.err.contains(part), "{part}: {finished:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_in_the_place_of_a_folder_is_told_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let file = file.display().to_string();
+    let told = "file is a file, not a folder";
+    fails(&["savepoint", "inspect", &file], 3, told);
+    fails(&["snapshots", &file], 3, told);
+    let input = events(folder.path(), 10);
+    let query = ["nexmark", "run", "--query", "q2", "-i", &input, "-o"];
+    let below = format!("{file}/out.jsonl");
+    fails(&[&query[..], &[&below]].concat(), 3, told);
+    let output = folder.path().join("out").display().to_string();
+    let state = format!("snapshots.folder={file}");
+    let guarantee = ["--set", "guarantee=exactly-once", "--set", &state];
+    fails(&[&query[..], &[&output], &guarantee].concat(), 3, told);
 }
 
 #[test]

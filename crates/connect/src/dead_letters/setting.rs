@@ -1,6 +1,5 @@
 //! The setting that names the place of a job's dead letters.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use ardea_core::settings::{Kind, Resolved, Setting};
@@ -153,7 +152,7 @@ fn make_folder(folder: &Path) -> Result<()> {
     if folder.as_os_str().is_empty() {
         return Ok(());
     }
-    fs::create_dir_all(folder).map_err(|error| {
+    ardea_filesystem::make_folder(folder).map_err(|error| {
         let what = format!(
             "cannot make the folder of dead letters {}",
             folder.display()

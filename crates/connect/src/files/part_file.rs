@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ardea_core::{Error, ErrorCode, Result, real_path};
-use ardea_filesystem::{Permissions, Shown, lacks_locks};
+use ardea_filesystem::{Permissions, Shown, lacks_locks, make_folder};
 use flate2::write::GzEncoder;
 use rustix::fs::OFlags;
 
@@ -216,7 +216,7 @@ fn in_use(part: &Path) -> Error {
 /// Makes the directories on the way to a file.
 fn make_way(path: &Path) -> io::Result<()> {
     match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => fs::create_dir_all(parent),
+        Some(parent) if !parent.as_os_str().is_empty() => make_folder(parent),
         _ => Ok(()),
     }
 }

@@ -17,7 +17,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
-use ardea_filesystem::Shown;
+use ardea_filesystem::{Shown, make_folder};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::ledger::{ENTRY, Entry, head, width_of};
@@ -111,7 +111,7 @@ impl Arbiter {
     /// [`ErrorCode::WriteFailed`] if it can't be opened, [`ErrorCode::InvalidJob`] if it is of others.
     pub fn open(path: &Path, width: Width, copy: u64) -> Result<Self> {
         let folder = folder_of(path);
-        fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, error))?;
+        make_folder(&folder).map_err(|error| cannot_write(&folder, error))?;
         let open = |path: &Path| {
             let mut options = File::options();
             let options = options.read(true).write(true).create(true).truncate(false);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
-use ardea_filesystem::Shown;
+use ardea_filesystem::{Shown, make_folder};
 use serde::{Deserialize, Serialize};
 
 use super::arbiter::folder_of;
@@ -47,7 +47,7 @@ impl Seat {
     /// [`ErrorCode::StoreUnsuitable`] if its file system has no locks.
     pub fn take(path: &Path) -> Result<Self> {
         let folder = folder_of(path);
-        fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, error))?;
+        make_folder(&folder).map_err(|error| cannot_write(&folder, error))?;
         for number in 1..=MOST {
             let path = folder.join(format!("{number}{SUFFIX}"));
             let mut options = File::options();

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::*;
 use crate::files;
-use crate::testing::{Driven, Fed, context};
+use crate::testing::{Driven, Fed, context, says};
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
@@ -137,6 +137,8 @@ fn a_path_that_cannot_be_written_fails_the_start() {
         .err()
         .unwrap();
     assert_eq!(error.code(), ErrorCode::WriteFailed);
+    assert!(says(&error, &["file is a file, not a folder"]), "{error}");
+    assert!(error.is_permanent());
 }
 
 #[test]
