@@ -166,8 +166,8 @@ impl Epochs {
         let words = listening.map(|(id, _)| self.word(id, EpochWord::GivenUp(epoch)));
         actions.extend(words);
         self.given_up_in_a_row += 1;
-        if self.given_up_in_a_row > self.config.epochs_tolerated {
-            let in_a_row = self.given_up_in_a_row;
+        let in_a_row = self.given_up_in_a_row;
+        if is_told(in_a_row, self.config.epochs_tolerated) {
             actions.push(EpochsAction::Note(EpochsNote::Failing { in_a_row, why }));
         }
     }
@@ -247,4 +247,11 @@ impl Epochs {
             self.end(EpochsOver::Stopped, actions);
         }
     }
+}
+
+/// Returns true if people are told at so many epochs in a row that were given up: at the first one beyond those that are
+/// tolerated, and each time that the number has doubled since.
+fn is_told(in_a_row: u32, tolerated: u32) -> bool {
+    let first = tolerated.saturating_add(1);
+    in_a_row.is_multiple_of(first) && (in_a_row / first).is_power_of_two()
 }

@@ -114,6 +114,20 @@ fn who_cant_save_has_the_epoch_given_up_at_once_and_people_told_if_that_goes_on(
 }
 
 #[test]
+fn people_are_told_of_epochs_that_are_given_up_each_time_that_their_number_has_doubled() {
+    let mut desk = Desk::running();
+    for _ in 0..40 {
+        let epoch = desk.next_epoch();
+        desk.say(2, Report::CannotSave(Epoch(epoch), "disk full".into()));
+    }
+    let told = desk.notes.iter().filter_map(|note| match note {
+        EpochsNote::Failing { in_a_row, .. } => Some(*in_a_row),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [4, 8, 16, 32]);
+}
+
+#[test]
 fn a_snapshot_that_is_refused_is_given_up_and_the_next_one_recorded() {
     let mut desk = Desk::running();
     let epoch = desk.next_epoch();
