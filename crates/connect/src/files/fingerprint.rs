@@ -170,6 +170,11 @@ impl Mark {
     pub fn length(&self) -> u64 {
         self.length
     }
+
+    /// The numbers of its device and inode.
+    pub fn inode(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
 }
 
 /// The time of the last change, in nanoseconds since 1970.

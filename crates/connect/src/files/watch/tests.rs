@@ -159,6 +159,50 @@ fn a_file_that_replaces_one_of_the_same_length_and_time_is_read_and_a_copy_of_it
 }
 
 #[test]
+fn a_file_that_is_renamed_within_the_directory_or_gets_a_second_name_is_not_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    publish(dir.path(), "log.2", "1\n");
+    publish(dir.path(), "log.1", "2\n");
+    let mut driven = resumed(dir.path(), None);
+    driven.run_until_records(2);
+    // As those that rotate logs do it: each takes the name of the next.
+    fs::rename(path("log.2"), path("log.3")).unwrap();
+    fs::rename(path("log.1"), path("log.2")).unwrap();
+    publish(dir.path(), "log.1", "3\n");
+    driven.run_until_records(3);
+    driven.until_quiet();
+    fs::hard_link(path("log.3"), path("another")).unwrap();
+    driven.until_quiet();
+    let cut = driven.cut().unwrap();
+    fs::rename(path("log.3"), path("log.4")).unwrap();
+    fs::rename(path("log.2"), path("log.3")).unwrap();
+    publish(dir.path(), "log.2", "4\n");
+    let mut after = resumed(dir.path(), Some(&cut));
+    after.run_until_records(1);
+    after.until_quiet();
+    let values: Vec<_> = driven.values().into_iter().chain(after.values()).collect();
+    assert_eq!(values, ["2", "1", "3", "4"]);
+    assert!(driven.letters().is_empty() && after.letters().is_empty());
+}
+
+#[test]
+fn a_file_that_is_written_anew_under_another_name_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    publish(dir.path(), "a", "1\n");
+    let mut driven = Driven::start(watched(dir.path()));
+    driven.run_until_records(1);
+    fs::rename(dir.path().join("a"), dir.path().join(".a")).unwrap();
+    fs::write(dir.path().join(".a"), "2\n").unwrap();
+    fs::rename(dir.path().join(".a"), dir.path().join("b")).unwrap();
+    driven.run_until_records(2);
+    fs::copy(dir.path().join("b"), dir.path().join("copy")).unwrap();
+    driven.run_until_records(3);
+    driven.until_quiet();
+    assert_eq!(driven.values(), ["1", "2", "2"]);
+}
+
+#[test]
 fn files_that_are_there_can_be_left_out() {
     let dir = tempfile::tempdir().unwrap();
     publish(dir.path(), "old", "old\n");

@@ -1,6 +1,6 @@
 //! The files of a directory as they appear.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io::{self, Write};
@@ -136,6 +136,10 @@ impl Watched {
     fn compare(&mut self, files: &Marks, is_known: bool) -> Result<()> {
         let mut forgotten = Vec::new();
         let mut renewed = Vec::new();
+        let mut unknown: Vec<_> = files
+            .iter()
+            .filter(|(name, _)| !self.memory.read().contains_key(*name))
+            .collect();
         for (name, mark) in self.memory.read() {
             let Some(now) = files.get(name) else {
                 // In another directory nothing is known of the files of this one.
@@ -157,14 +161,44 @@ impl Watched {
                     self.report_change(&path, mark.length(), now.length())?;
                     renewed.push((name.clone(), with_content(&path, *now)));
                 }
-                Change::Replaced => forgotten.push(name.clone()),
+                Change::Replaced => {
+                    forgotten.push(name.clone());
+                    unknown.push((name, now));
+                }
             }
         }
+        renewed.extend(self.renamed(&unknown)?);
         forgotten.iter().for_each(|name| self.memory.forget(name));
         for (name, mark) in renewed {
             self.memory.add(name, mark);
         }
         Ok(())
+    }
+
+    /// The files under names that are new to them: the same inode with the content that was read under another name.
+    fn renamed(&self, unknown: &[(&Vec<u8>, &Mark)]) -> Result<Vec<(Vec<u8>, Mark)>> {
+        let mut renamed = Vec::new();
+        if unknown.is_empty() {
+            return Ok(renamed);
+        }
+        let read = self.memory.read().values();
+        let read: HashMap<_, _> = read.map(|mark| (mark.inode(), mark)).collect();
+        for (name, now) in unknown {
+            let Some(mark) = read.get(&now.inode()).filter(|mark| mark.is_one_with(now)) else {
+                continue;
+            };
+            let path = self.path_of(name);
+            match mark.compare(now, &path) {
+                Ok(Change::Unchanged | Change::Touched) => {
+                    renamed.push(((*name).clone(), mark.touched(now)));
+                }
+                Ok(Change::Altered | Change::Replaced) => {}
+                // It went meanwhile, which the next look notices.
+                Err(error) if is_missing(&error) => {}
+                Err(error) => return Err(cannot_read(&path, error)),
+            }
+        }
+        Ok(renamed)
     }
 
     /// Reports a file that was changed after it had been read, which was not complete then.
