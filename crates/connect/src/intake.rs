@@ -401,6 +401,13 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
             .report(|| format!("{origin}:{line}"), || partial, reason)
     }
 
+    /// Reports that some of an input is not read, beside the stream at hand.
+    pub fn report_loss(&self, origin: &str, reason: String) -> Result<()> {
+        // Standard error may be closed; the dead letter says the same.
+        let _ = writeln!(io::stderr().lock(), "ardea: {origin}: {reason}");
+        self.damaged.report(|| origin.to_string(), Vec::new, reason)
+    }
+
     /// The stream can't be read any further, and all whole frames before that have been delivered.
     ///
     /// # Errors

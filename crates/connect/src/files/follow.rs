@@ -1,6 +1,9 @@
 //! Follows a growing file, over truncation and rotation.
 
 mod followed;
+mod kept;
+mod late;
+mod replaced;
 mod trace;
 
 use std::fs;
@@ -9,13 +12,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::instance_state as kept;
 use ardea_core::{
     Cut, CutDraft, CutWriter, Epoch, Error, ErrorCode, FileUse, Instance, InstanceContext,
     Isolation, Outbox, Parallelism, Processor, Progress, RestoredState, Result, Source, StateShape,
-    Unbounded,
+    Unbounded, instance_state,
 };
-use serde::{Deserialize, Serialize};
 
 use super::list::cannot_read;
 use super::read::FileSource;
@@ -23,22 +24,27 @@ use crate::OnDamage;
 use crate::decompressed::Damage;
 use crate::format::Decode;
 use crate::intake::{BAD_HEADER_HINT, Intake, READ_SIZE, Reading, Turn};
-use crate::place::Place;
 use crate::ready::not_now;
 use followed::Followed;
 pub(super) use followed::{born, is_missing};
-use trace::Trace;
+use kept::{Kept, STATE};
+use replaced::{Parked, Replaced};
 
 /// How often an unchanged file is looked at, once it has been unchanged for a while.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
+/// The time for which a replaced file is held unless the source says otherwise.
+const ROTATE_WAIT: Duration = Duration::from_secs(5);
+
 /// A source that reads a file from its beginning and then goes on as it grows, like `tail -F`.
 ///
-/// * A last line without newline is kept until its newline comes, or until a job without state
+/// * A last line without newline is kept until its newline comes, until its file is let go, or until a job without state
 ///   drains.
 /// * When another file has taken the path (rotation), the old one is read to its end first, then the new one from
 ///   its beginning. While no file has the path, the source waits for one.
+/// * The old one is held until it has not grown for five seconds, or as [`rotate_wait`](Self::rotate_wait) says, and lines that its
+///   writer still adds come among those of the new one. Sixteen are held at most; the first one of more is let go.
 /// * When the file has become shorter than what was read, or has other bytes in the 256 before that place (truncation,
 ///   also by a writer that has written more since), it is read from its beginning.
 /// * One plain file at a time: a directory, or a compressed file, fails the job at its start, and so does a file that isn't there,
@@ -50,7 +56,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 ///   on.
 /// * A job that keeps its state goes on with the line that comes next. A file that was rotated meanwhile is looked for beside its old name, and
 ///   read to its end before the one that has the name by then; files that came and went in between are not known of, so it must not have been
-///   rotated twice. One that is nowhere fails the job. A truncated one is read from its beginning.
+///   rotated twice. One that is nowhere fails the job; one that was held is a dead letter then. A truncated one is read from its beginning.
 ///
 /// ```
 /// use ardea_connect::files;
@@ -64,18 +70,23 @@ pub struct FollowSource<T, D> {
     start: Start,
 }
 
-/// Where following begins.
-#[derive(Clone, Copy, Default, Debug)]
+/// The settings of following.
+#[derive(Clone, Copy, Debug)]
 struct Start {
     from_end: bool,
     waits: bool,
+    rotate_wait: Duration,
 }
 
 impl<T: Send + 'static, D: Decode<T>> FollowSource<T, D> {
     pub(super) fn new(source: FileSource<T, D>) -> Self {
         FollowSource {
             source,
-            start: Start::default(),
+            start: Start {
+                from_end: false,
+                waits: false,
+                rotate_wait: ROTATE_WAIT,
+            },
         }
     }
 
@@ -92,6 +103,15 @@ impl<T: Send + 'static, D: Decode<T>> FollowSource<T, D> {
     /// Waits for the file if it isn't there when the job starts, instead of failing the job.
     pub fn wait_for_file(mut self) -> Self {
         self.start.waits = true;
+        self
+    }
+
+    /// Sets the time without growth after which a file is let go that another has replaced; five seconds unless set. Set it longer than the
+    /// writer may take to begin the new file. With zero it is let go at its end, and what is added to it later is not read.
+    ///
+    /// The disk space of a held file that was removed is free when it is let go.
+    pub fn rotate_wait(mut self, wait: Duration) -> Self {
+        self.start.rotate_wait = wait;
         self
     }
 
@@ -143,8 +163,14 @@ enum Stage {
     Growing(Followed),
     /// Reading what is left of a file that another has replaced.
     Finishing(Followed),
+    /// Reading what came late into a file that was held.
+    Late {
+        file: Followed,
+        /// Whether its time is over.
+        is_over: bool,
+    },
     /// Delivering the last records of a replaced file.
-    Ending,
+    Ending(Followed),
 }
 
 /// Reads one file, and the files that take its place.
@@ -156,47 +182,20 @@ struct FollowP<T, D> {
     instance: Instance,
     intake: Intake<T, D>,
     stage: Stage,
+    /// The file that has the path, while another one is read.
+    at_path: Option<Parked>,
+    /// Replaced files.
+    replaced: Replaced,
+    /// Whether the file that has the path is to be read before those that it has replaced are looked at.
+    is_paths_turn: bool,
     pause: Duration,
     /// Whether draining has made what was read last the end of the stream.
     is_ended: bool,
     keeps_state: bool,
     /// Whether it knows where to begin.
     has_begun: bool,
-    /// Which file is being read, and from where on.
-    identity: Option<Identity>,
     draft: CutDraft,
     restored: Option<Kept>,
-}
-
-/// What tells a file from others of the same name, and where reading it began.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Identity {
-    device: u64,
-    inode: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    born: Option<u64>,
-    began: u64,
-}
-
-impl Identity {
-    /// Whether a file is this one.
-    fn is(&self, device: u64, inode: u64, born: Option<u64>) -> bool {
-        let are_twins = self.born.zip(born).is_some_and(|(ours, its)| ours != its);
-        (self.device, self.inode) == (device, inode) && !are_twins
-    }
-}
-
-/// The name of the state.
-const STATE: &str = "followed";
-
-/// What is handed over.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Kept {
-    /// No file had the path: the one that comes is new.
-    Awaiting,
-    /// So much of a file had been read.
-    Reading(Identity, Place),
 }
 
 impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
@@ -213,24 +212,26 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
             instance,
             intake: Intake::new(reading, READ_SIZE),
             stage: Stage::Awaiting,
+            at_path: None,
+            replaced: Replaced::new(start.rotate_wait),
+            is_paths_turn: false,
             pause: FIRST_PAUSE,
             is_ended: false,
             keeps_state: false,
             has_begun: false,
-            identity: None,
             draft: CutDraft::default(),
             restored: None,
         }
     }
 
     fn begin(&mut self, followed: Followed) {
-        let began = followed.position();
+        let began = followed.identity.began;
         let origin = self.origin(began);
         match began {
             0 => self.intake.begin(origin),
             _ => self.intake.begin_behind(origin, followed.passed()),
         }
-        self.grow(began, followed);
+        self.grow(followed);
     }
 
     /// What its lines are said to come from, counted from where reading began.
@@ -242,13 +243,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         }
     }
 
-    fn grow(&mut self, began: u64, followed: Followed) {
-        self.identity = Some(Identity {
-            device: followed.device,
-            inode: followed.inode,
-            born: followed.born,
-            began,
-        });
+    fn grow(&mut self, followed: Followed) {
         self.stage = Stage::Growing(followed);
         self.pause = FIRST_PAUSE;
     }
@@ -274,41 +269,6 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         Ok(())
     }
 
-    /// Goes on where an earlier life was.
-    fn resume(&mut self, kept: Kept) -> Result<()> {
-        self.has_begun = true;
-        let Kept::Reading(identity, place) = kept else {
-            return Ok(());
-        };
-        let origin = self.origin(identity.began);
-        let trace = trace::find(&self.path, identity, &place);
-        match trace.map_err(|error| cannot_read(&self.path, error))? {
-            Trace::Found(followed, mut from_beginning) => {
-                let begun = self.intake.begin_at(origin, &place, &mut from_beginning);
-                begun.map_err(|error| cannot_read(&self.path, error))?;
-                self.grow(identity.began, followed);
-                Ok(())
-            }
-            Trace::Truncated(followed) => {
-                self.begin(followed);
-                Ok(())
-            }
-            Trace::New => Ok(()),
-            Trace::Lost => {
-                let what = format!("cannot follow {} any further", self.path.display());
-                let why = format!(
-                    "{} bytes of the file that was being read had been read; it is neither there nor beside it under another name",
-                    place.offset
-                );
-                let hint = "put it back, under any name in the same folder, or start the job without the snapshot";
-                Err(Error::new(ErrorCode::ReadFailed, what)
-                    .because(why)
-                    .hint(hint)
-                    .permanent())
-            }
-        }
-    }
-
     fn rest(&mut self) -> Progress {
         std::thread::sleep(self.pause);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -317,15 +277,19 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
 
     /// Reads on, when all whole lines have been delivered.
     fn advance(&mut self) -> Result<Progress> {
+        if let Some(damage) = self.intake.bad_header() {
+            let damage = io::Error::other(damage.clone());
+            let error = cannot_read(&self.path, damage).permanent();
+            return Err(error.hint(BAD_HEADER_HINT));
+        }
+        if self.turn_to_late()? {
+            return Ok(Progress::MADE);
+        }
         let path = &self.path;
         let failed = |error| cannot_read(path, error);
-        if let Some(damage) = self.intake.bad_header() {
-            let error = failed(io::Error::other(damage.clone()));
-            return Err(error.permanent().hint(BAD_HEADER_HINT));
-        }
         let file = match &mut self.stage {
-            Stage::Growing(file) | Stage::Finishing(file) => file,
-            Stage::Awaiting | Stage::Ending => return self.await_file(),
+            Stage::Growing(file) | Stage::Finishing(file) | Stage::Late { file, .. } => file,
+            Stage::Awaiting | Stage::Ending(_) => return self.return_to_path(),
         };
         match self.intake.fill(file) {
             Ok(0) => {}
@@ -337,10 +301,6 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
             Err(error) if Damage::of(&error).is_some() => {
                 // It was truncated; what it has now is new.
                 file.restart();
-                self.identity = self.identity.map(|identity| Identity {
-                    began: 0,
-                    ..identity
-                });
                 self.intake
                     .break_off("the file was truncated in the middle of this line")?;
                 self.intake.begin(path.display().to_string());
@@ -348,10 +308,10 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
             }
             Err(error) => return Err(failed(error)),
         }
-        match std::mem::replace(&mut self.stage, Stage::Ending) {
+        match std::mem::replace(&mut self.stage, Stage::Awaiting) {
             Stage::Growing(file) => match fs::metadata(path) {
                 // One more read to the end: the writer may have added to it before it let go.
-                Ok(now) if !file.is(&now) => {
+                Ok(now) if !file.identity.has_inode_of(&now) => {
                     self.stage = Stage::Finishing(file);
                     Ok(Progress::MADE)
                 }
@@ -361,10 +321,9 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
                     Ok(self.rest())
                 }
             },
-            Stage::Finishing(_) | Stage::Ending | Stage::Awaiting => {
-                self.intake.end();
-                Ok(Progress::MADE)
-            }
+            Stage::Finishing(file) => self.leave(file, false),
+            Stage::Late { file, is_over } => self.leave(file, is_over),
+            Stage::Ending(_) | Stage::Awaiting => self.return_to_path(),
         }
     }
 
@@ -383,10 +342,16 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
     }
 
     fn await_file(&mut self) -> Result<Progress> {
-        self.identity = None;
         match Followed::open(&self.path) {
             Ok(Some(followed)) => {
-                self.begin(followed);
+                // It may have its name back.
+                match self.replaced.take(&followed.identity) {
+                    Some(parked) => {
+                        let followed = self.go_on(parked)?;
+                        self.grow(followed);
+                    }
+                    None => self.begin(followed),
+                }
                 Ok(Progress::MADE)
             }
             Ok(None) => Err(self.not_plain()),
@@ -402,6 +367,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
 impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.intake.attach_only(context);
+        self.replaced.attach(&context.clock);
         self.keeps_state = context.guarantee.keeps_state();
         if !self.instance.owns(0) {
             return Ok(());
@@ -438,7 +404,8 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         match self.intake.turn(outbox)? {
             Turn::Return(progress) => Ok(progress),
             // The rest of a line stays in the file, and comes with the line when the job goes on.
-            Turn::End if self.is_ended || self.keeps_state => Ok(Progress::DONE),
+            Turn::End if self.keeps_state => Ok(Progress::DONE),
+            Turn::End if self.is_ended => self.end_next(),
             Turn::End => {
                 // Half a line comes out as well: the file is not read on from here.
                 self.is_ended = true;
@@ -460,11 +427,8 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         }
         // Also a cut before the first record says where that was.
         self.start()?;
-        let kept = match self.identity {
-            Some(identity) => Kept::Reading(identity, self.intake.place()),
-            None => Kept::Awaiting,
-        };
-        kept::put(self.draft.begin(), STATE, (0, &[]), &kept)
+        let kept = self.kept();
+        instance_state::put(self.draft.begin(), STATE, (0, &[]), &kept)
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
@@ -476,7 +440,7 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
             if entry.state != STATE {
                 return Err(RestoredState::unknown(&entry));
             }
-            self.restored = Some(kept::value(&entry)?);
+            self.restored = Some(instance_state::value(&entry)?);
         }
         Ok(())
     }
@@ -490,8 +454,12 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
 
     fn close(&mut self) {
         self.stage = Stage::Awaiting;
+        self.at_path = None;
+        self.replaced.clear();
     }
 }
 
+#[cfg(test)]
+mod late_tests;
 #[cfg(test)]
 mod tests;

@@ -1,23 +1,63 @@
 //! A file that is being followed.
 
-use std::fs;
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
 
 use crate::files::checked::Checked;
 use crate::files::open::open_at_once;
 use crate::intake::READ_SIZE;
 use crate::place::{Passed, Place};
 
-/// The file being read, with what tells it from another of the same name.
+/// The identity of a file among others of the same name, and the place where reading it began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+    /// When it was made, as far as the file system tells, in nanoseconds since 1970: numbers of inodes are used again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    born: Option<u64>,
+    pub began: u64,
+}
+
+impl Identity {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Identity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            born: born(metadata),
+            began: 0,
+        }
+    }
+
+    /// Returns true if it is that of the same file, wherever reading began.
+    pub fn is_of_same(&self, other: &Identity) -> bool {
+        let are_twins = self
+            .born
+            .zip(other.born)
+            .is_some_and(|(one, other)| one != other);
+        (self.device, self.inode) == (other.device, other.inode) && !are_twins
+    }
+
+    /// Returns true if the open file that has it is the one with this metadata: its inode is not used again meanwhile.
+    pub fn has_inode_of(&self, metadata: &fs::Metadata) -> bool {
+        (self.device, self.inode) == (metadata.dev(), metadata.ino())
+    }
+
+    /// Returns true if it is that of the file with this metadata.
+    pub fn is_of(&self, metadata: &fs::Metadata) -> bool {
+        self.is_of_same(&Identity::of(metadata))
+    }
+}
+
+/// The file being read, with its identity.
 pub(super) struct Followed {
     checked: Checked,
-    pub device: u64,
-    pub inode: u64,
-    /// When it was made, as far as the file system tells, in nanoseconds since 1970: numbers of inodes are used again.
-    pub born: Option<u64>,
+    pub identity: Identity,
 }
 
 impl Followed {
@@ -30,9 +70,7 @@ impl Followed {
         let file = open_at_once(path)?;
         let metadata = file.metadata()?;
         Ok(metadata.is_file().then(|| Followed {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            born: born(&metadata),
+            identity: Identity::of(&metadata),
             checked: Checked::growing(file),
         }))
     }
@@ -60,11 +98,13 @@ impl Followed {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
             position => position?,
         };
+        self.identity.began = position;
         self.checked.go_to(position)
     }
 
-    /// Goes to where it had been read to, if it has the bytes that came before.
-    pub fn goes_on_at(&mut self, offset: u64, place: &Place) -> io::Result<bool> {
+    /// Goes to the place that it had been read to, if it has the bytes that came before. Reading it began at `began`.
+    pub fn goes_on_at(&mut self, began: u64, place: &Place) -> io::Result<bool> {
+        let offset = began.saturating_add(place.offset);
         let file = self.checked.file();
         if file.metadata()?.len() < offset {
             return Ok(false);
@@ -75,12 +115,26 @@ impl Followed {
         if before != place.before {
             return Ok(false);
         }
+        self.identity.began = began;
         self.checked.go_to(offset)?;
         Ok(true)
     }
 
-    /// Goes to the beginning.
+    /// The same file from its beginning.
+    pub fn rewound(&self) -> io::Result<&File> {
+        let mut file = self.checked.file();
+        file.rewind()?;
+        Ok(file)
+    }
+
+    /// Returns true if it has another length than it had when it was read last.
+    pub fn has_changed(&self) -> io::Result<bool> {
+        Ok(self.checked.file().metadata()?.len() != self.position())
+    }
+
+    /// Goes to the beginning, where reading begins anew.
     pub fn restart(&mut self) {
+        self.identity.began = 0;
         self.checked.restart();
     }
 
@@ -99,10 +153,6 @@ impl Followed {
             before = from;
         }
         Ok(0)
-    }
-
-    pub fn is(&self, other: &fs::Metadata) -> bool {
-        (self.device, self.inode) == (other.dev(), other.ino())
     }
 }
 

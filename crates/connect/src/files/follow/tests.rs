@@ -49,7 +49,7 @@ fn a_rotated_file_is_finished_before_the_new_one_begins() {
     append(&path, "3\nlast");
     fs::rename(&path, dir.path().join("log.1")).unwrap();
     driven.until_quiet();
-    append(&dir.path().join("log.1"), " words");
+    append(&dir.path().join("log.1"), " words\n");
     append(&path, "4\n");
     driven.run_until_records(5);
     assert_eq!(driven.values(), ["1", "2", "3", "last words", "4"]);

@@ -1,19 +1,16 @@
 //! Finds the file again that was being followed, under whatever name it has by now.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::Identity;
-use super::followed::{Followed, born, is_missing};
-use crate::files::open::open_at_once;
+use super::followed::{Followed, Identity, is_missing};
 use crate::place::Place;
 
 /// What has become of a file.
 pub(super) enum Trace {
-    /// There it is, where it had been read to; and the same from its beginning.
-    Found(Followed, File),
+    /// There it is, where it had been read to.
+    Found(Followed),
     /// It has less than what had been read of it, or something else in that place: it was truncated.
     Truncated(Followed),
     /// It is nowhere, and nothing had been read of it.
@@ -29,34 +26,32 @@ pub(super) fn find(path: &Path, identity: Identity, place: &Place) -> io::Result
         Err(error) if is_missing(&error) => None,
         opened => opened?,
     };
-    let offset = identity.began + place.offset;
     if let Some(mut here) = here {
-        if identity.is(here.device, here.inode, here.born) {
-            return Ok(match here.goes_on_at(offset, place)? {
-                true => Trace::Found(here, open_at_once(path)?),
+        if identity.is_of_same(&here.identity) {
+            return Ok(match here.goes_on_at(identity.began, place)? {
+                true => Trace::Found(here),
                 false => Trace::Truncated(here),
             });
         }
-        if let Some(found) = beside(path, identity, offset, place)? {
-            return Ok(found);
+        if let Some(found) = beside(path, identity, place)? {
+            return Ok(Trace::Found(found));
         }
-        if !place.before.is_empty() && here.goes_on_at(offset, place)? {
-            return Ok(Trace::Found(here, open_at_once(path)?));
+        if !place.before.is_empty() && here.goes_on_at(identity.began, place)? {
+            return Ok(Trace::Found(here));
         }
-    } else if let Some(found) = beside(path, identity, offset, place)? {
-        return Ok(found);
+    } else if let Some(found) = beside(path, identity, place)? {
+        return Ok(Trace::Found(found));
     }
     let is_new = place.offset == 0;
     Ok(if is_new { Trace::New } else { Trace::Lost })
 }
 
 /// Looks through the folder of `path` for a file that goes on so.
-fn beside(
+pub(super) fn beside(
     path: &Path,
     identity: Identity,
-    offset: u64,
     place: &Place,
-) -> io::Result<Option<Trace>> {
+) -> io::Result<Option<Followed>> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -67,15 +62,14 @@ fn beside(
     for entry in entries {
         let other: PathBuf = entry?.path();
         // One that goes while it is looked at is none of those that stay.
-        let is_it =
-            |metadata: fs::Metadata| identity.is(metadata.dev(), metadata.ino(), born(&metadata));
+        let is_it = |metadata: fs::Metadata| identity.is_of(&metadata);
         if !fs::symlink_metadata(&other).is_ok_and(is_it) {
             continue;
         }
         if let Ok(Some(mut file)) = Followed::open(&other)
-            && file.goes_on_at(offset, place)?
+            && file.goes_on_at(identity.began, place)?
         {
-            return Ok(Some(Trace::Found(file, open_at_once(&other)?)));
+            return Ok(Some(file));
         }
     }
     Ok(None)
