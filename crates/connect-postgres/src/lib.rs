@@ -31,7 +31,13 @@
 //! use ardea_connect_postgres::{read, write};
 //! use ardea_core::{Bounded, Sink, Source};
 //!
-//! let orders: Source<(i64, String), Bounded> = read("postgres://localhost/shop", "orders", "id").build();
+//! #[derive(serde::Deserialize)]
+//! struct Order {
+//!     id: i64,
+//!     item: String,
+//! }
+//!
+//! let orders: Source<Order, Bounded> = read("postgres://localhost/shop", "orders", "id").build();
 //! let counts: Sink<(String, u64)> =
 //!     write("postgres://localhost/shop", "counts", ["word", "count"], |(word, count): &(String, u64), row| {
 //!         row.set(word).set(count);
