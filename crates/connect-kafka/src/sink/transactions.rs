@@ -323,7 +323,9 @@ impl Transactions {
                 | RDKafkaErrorCode::NotEnoughReplicas
                 | RDKafkaErrorCode::NotEnoughReplicasAfterAppend,
             ) => self.begin_anew(failure.error),
-            code if is_fenced(code) => Err(Problem::Other(self.failed(failure.error))),
+            code if is_fenced(code) || code == Some(RDKafkaErrorCode::Fatal) => {
+                Err(Problem::Other(self.failed(failure.error)))
+            }
             _ => Err(Problem::Other(failure.into_error(&self.settings.topic))),
         }
     }

@@ -1,6 +1,7 @@
 //! Source and sink in jobs that keep their state: they die, come back, and each record counts once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ardea_connect_kafka::{KafkaSource, Outgoing, Start, read, write};
@@ -193,11 +194,47 @@ fn one_that_was_taken_for_dead_writes_no_more() {
         .restored(1, &cut)
         .unwrap();
     let error = first.commit(2).expect_err("it is fenced off");
-    assert_eq!(error.code(), ErrorCode::WriteFailed, "{error}");
+    assert_eq!(error.code(), ErrorCode::Superseded, "{error}");
     second.write(3..6);
     second.cut(Cut::full(Epoch(2)));
     second.commit(2).unwrap();
     expect_seen(&topic, 0..6);
+}
+
+#[test]
+fn one_that_is_fenced_off_while_it_writes_says_so() {
+    let Some(topic) = Topic::new(1) else { return };
+    let supplier = sink(&topic);
+    for _ in 0..6 {
+        let committed = AtomicU64::new(0);
+        let error = std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                let mut first = Driven::new(&supplier, "at_once", (0, 1));
+                for epoch in 1.. {
+                    if let Err(error) = first.try_write(0..5_000) {
+                        return error;
+                    }
+                    first.cut(Cut::full(Epoch(epoch)));
+                    if let Err(error) = first.commit(epoch) {
+                        return error;
+                    }
+                    committed.store(epoch, Ordering::Relaxed);
+                }
+                unreachable!("it is fenced off");
+            });
+            let deadline = Instant::now() + PATIENCE;
+            while committed.load(Ordering::Relaxed) < 3 {
+                assert!(Instant::now() < deadline, "it commits nothing");
+                std::thread::yield_now();
+            }
+            let mut second = Driven::new(&supplier, "at_once", (0, 1));
+            second.write(0..3);
+            second.cut(Cut::full(Epoch(1)));
+            second.commit(1).unwrap();
+            first.join().unwrap()
+        });
+        assert_eq!(error.code(), ErrorCode::Superseded, "{error}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use ardea_core::{Error, ErrorCode};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::Producer;
 
 use super::Transactions;
 use crate::sink::aborts::comes_again;
@@ -23,7 +24,7 @@ impl Transactions {
     /// The error of a transaction that can't go on.
     pub(super) fn failed(&self, error: KafkaError) -> Error {
         let topic = &self.settings.topic;
-        let code = error.rdkafka_error_code();
+        let code = self.cause_of(&error);
         let is_overdue = self.is_in_transaction() && self.is_overdue();
         let hint = match code {
             // The broker does the same to one whose transaction it has ended, and the client takes
@@ -32,9 +33,7 @@ impl Transactions {
                 return self.too_slow(error);
             }
             code if is_fenced(code) && is_overdue => return self.too_slow(error),
-            code if is_fenced(code) => {
-                "another run of this job writes to it: let one run at a time, or give each job its own name"
-            }
+            code if is_fenced(code) => return taken_over(topic, error),
             Some(RDKafkaErrorCode::UnsupportedFeature | RDKafkaErrorCode::UnsupportedVersion) => {
                 "brokers have transactions from 0.11 on; `at_least_once` needs none"
             }
@@ -53,6 +52,19 @@ impl Transactions {
         }
     }
 
+    /// Returns the code of an error. One of a client that has failed for good only says so, and the
+    /// client has the code of its first failure.
+    fn cause_of(&self, error: &KafkaError) -> Option<RDKafkaErrorCode> {
+        let code = error.rdkafka_error_code()?;
+        match code {
+            RDKafkaErrorCode::Fatal | RDKafkaErrorCode::State => {
+                let failed = self.producer.client().fatal_error();
+                Some(failed.map_or(code, |(first, _)| first))
+            }
+            code => Some(code),
+        }
+    }
+
     /// The error of a mark that is not there any more.
     pub fn mark_is_gone(&self) -> Error {
         let what = format!(
@@ -66,6 +78,14 @@ impl Transactions {
             ))
             .hint("compare the topic's end with what it should be, and start the job without the snapshot; brokers keep offsets for `offsets.retention.minutes`")
     }
+}
+
+/// The error of a producer that is taken for an old one.
+fn taken_over(topic: &str, error: KafkaError) -> Error {
+    let what = format!("another run of this job writes to the Kafka topic {topic}");
+    Error::new(ErrorCode::Superseded, what)
+        .because(error)
+        .hint("let one run at a time, or give each job its own name")
 }
 
 /// Returns whether an error says that the producer is taken for an old one.
