@@ -45,6 +45,7 @@ const ROTATE_WAIT: Duration = Duration::from_secs(5);
 ///   its beginning. While no file has the path, the source waits for one.
 /// * The old one is held until it has not grown for five seconds, or as [`rotate_wait`](Self::rotate_wait) says, and lines that its
 ///   writer still adds come among those of the new one. Sixteen are held at most; the first one of more is let go.
+///   A file that came and went between two looks at the path, up to 50 ms apart when all is read, is not known of.
 /// * When the file has become shorter than what was read, or has other bytes in the 256 before that place (truncation,
 ///   also by a writer that has written more since), it is read from its beginning.
 /// * One plain file at a time: a directory, or a compressed file, fails the job at its start, and so does a file that isn't there,
