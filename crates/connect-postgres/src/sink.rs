@@ -115,11 +115,11 @@ where
     /// Until then they lie in a table beside the one that is written, so neither memory nor the snapshot has to hold them. That table and a small
     /// one, `ardea_lives`, are made where they are missing; their names begin with `ardea_`.
     ///
-    /// What a dead run has left in them is removed when the next one of the same job, sink and table
-    /// has moved its first rows. Two such runs at a time can't be: one of them fails with ARD-607. A
-    /// run whose committed rows were removed by another one while they waited fails when it goes on,
-    /// unless [`on_replaced`](Self::on_replaced) says otherwise. Runs that write to other tables do
-    /// not concern each other, whatever their names.
+    /// Rows that a dead run has left in them are removed when the next one of the same job, sink
+    /// and table has moved its first rows. Two such runs at a time can't be: one of them fails with
+    /// ARD-607. A run whose committed rows were removed by another one while they waited fails when
+    /// it goes on, unless [`on_replaced`](Self::on_replaced) says otherwise. Runs that write to
+    /// other tables do not concern each other, whatever their names.
     ///
     /// Where the job keeps no state, rows are written at once.
     pub fn exactly_once(mut self) -> Self {

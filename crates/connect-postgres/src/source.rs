@@ -56,8 +56,8 @@ pub fn query<T: DeserializeOwned + Send + 'static>(
 /// * A row becomes a record by [serde](https://serde.rs), from the JSON that the server makes of
 ///   it: fields by the names of columns, `null` as `None`, numbers as numbers or text, dates,
 ///   times, intervals and `uuid` as text, arrays and `json` as they are. `bytea` is text in
-///   hexadecimal, or bytes for a type that asks for bytes. So a record is a struct or a map; a tuple
-///   is none, as it has no names.
+///   hexadecimal, or bytes for a type that asks for bytes. So a record is a struct or a map; a
+///   tuple is none, as it has no names.
 /// * No digit is lost. `numeric` is read exactly as `String`, or as a decimal type that reads text.
 ///   A number that a field of type `f64`, `f32` or `i64` can't hold makes its row no record. `NaN`
 ///   and the infinities are floats or text; `infinity` of dates and times is text.

@@ -79,8 +79,8 @@ impl AheadBound {
 
     /// The limit of the event times that are within the bound as far as is known without the clock.
     ///
-    /// A loop over many records compares with it, tells [`advance`](Self::advance) what it took, and
-    /// asks [`take`](Self::take) about a time beyond it.
+    /// A loop over many records compares with it, tells [`advance`](Self::advance) what it took,
+    /// and asks [`take`](Self::take) about a time beyond it.
     #[inline]
     pub fn limit(&self) -> Timestamp {
         self.limit

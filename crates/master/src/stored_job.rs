@@ -121,7 +121,7 @@ impl StoredJob {
             let what = "the packages of a job can't be found";
             Error::new(ErrorCode::Internal, what).because(error)
         })?;
-        // Whatever looks like a digest counts, wherever it stands: no place is forgotten, and one
+        // Each text that looks like a digest counts, in every field: no place is forgotten, and one
         // too many does no harm.
         let is_digest = |bytes: &&[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
         let found = body.windows(DIGEST_DIGITS).filter(is_digest);

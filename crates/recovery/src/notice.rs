@@ -77,8 +77,8 @@ pub enum Notice {
         /// Whose state is not safe yet, some of them.
         waiting_for: Vec<String>,
     },
-    /// Several epochs in a row could not be committed; the job goes on, and more would have to be done again after a failure. It is told
-    /// again each time that the number has doubled.
+    /// Several epochs in a row could not be committed; the job goes on, and more would have to be
+    /// done again after a failure. It is told again each time that the number has doubled.
     NoSnapshots {
         /// How many.
         in_a_row: u32,

@@ -36,7 +36,7 @@
 //! * **One state twice**, as copies of a folder: each goes on from the same life, the first moves
 //!   its rows and clears the rest. The other fails if it has committed any of those.
 //!
-//! # Which of two runs fails
+//! # The one of two runs that fails
 //!
 //! Each cut holds the number of its run, which stays over restarts and is drawn by lot. The mark
 //! says of which run the life is that left it, or that this one began without state. A life that

@@ -16,7 +16,7 @@
 //! * A life that takes over from a dead one, which it finds in the cut, moves its rows up to where
 //!   that cut says, and removes the rest, which will come again. If the note is missing, that has
 //!   been done.
-//! * How lives end that no cut names, and those of other runs, is described in [`ending`].
+//! * [`ending`] describes the end of lives that no cut names, and of those of other runs.
 //! * The numbers of the tables are part of each cut: one that was dropped meanwhile is not taken
 //!   for one in which nothing was left.
 //!

@@ -36,7 +36,7 @@ fn assert_each_is_there_once(url: &str, table: &str, count: u64) {
     assert_eq!(found[0], [&all[..], &all[..], &most[..]]);
 }
 
-/// How many rows wait beside a table, and how many lives of a sink are not over.
+/// The number of rows that wait beside a table, and of lives of a sink that are not over.
 fn waiting(url: &str, table: &str, job: &str) -> (u64, u64) {
     let staged = ask(
         url,

@@ -49,7 +49,7 @@ fn assert_whole(url: &str, table: &str, count: u64) {
     assert_eq!(found[0], [&all[..], &all[..]], "{table}");
 }
 
-/// Whose rows wait, and how many notes of lives there are that are not over.
+/// The owners of the rows that wait, and the number of notes of lives that are not over.
 fn left(url: &str, schema: &str) -> (u64, u64) {
     let tables = ask(
         url,

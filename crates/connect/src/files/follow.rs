@@ -39,13 +39,14 @@ const ROTATE_WAIT: Duration = Duration::from_secs(5);
 
 /// A source that reads a file from its beginning and then goes on as it grows, like `tail -F`.
 ///
-/// * A last line without newline is kept until its newline comes, until its file is let go, or until a job without state
-///   drains.
+/// * A last line without newline is kept until its newline comes, until its file is let go, or
+///   until a job without state drains.
 /// * When another file has taken the path (rotation), the old one is read to its end first, then the new one from
 ///   its beginning. While no file has the path, the source waits for one.
-/// * The old one is held until it has not grown for five seconds, or as [`rotate_wait`](Self::rotate_wait) says, and lines that its
-///   writer still adds come among those of the new one. Sixteen are held at most; the first one of more is let go.
-///   A file that came and went between two looks at the path, up to 50 ms apart when all is read, is not known of.
+/// * The old one is held until it has not grown for five seconds, or as
+///   [`rotate_wait`](Self::rotate_wait) says, and lines that its writer still adds come among those
+///   of the new one. Sixteen are held at most; the first one of more is let go. A file that came
+///   and went between two looks at the path, up to 50 ms apart when all is read, is not known of.
 /// * When the file has become shorter than what was read, or has other bytes in the 256 before that place (truncation,
 ///   also by a writer that has written more since), it is read from its beginning.
 /// * One plain file at a time: a directory, or a compressed file, fails the job at its start, and so does a file that isn't there,
@@ -55,9 +56,11 @@ const ROTATE_WAIT: Duration = Duration::from_secs(5);
 /// * A job that drains reads no further, and delivers what it has read, an unfinished last line
 ///   too. In a job that keeps its state such a line stays in the file, and comes when the job goes
 ///   on.
-/// * A job that keeps its state goes on with the line that comes next. A file that was rotated meanwhile is looked for beside its old name, and
-///   read to its end before the one that has the name by then; files that came and went in between are not known of, so it must not have been
-///   rotated twice. One that is nowhere fails the job; one that was held is a dead letter then. A truncated one is read from its beginning.
+/// * A job that keeps its state goes on with the line that comes next. A file that was rotated
+///   meanwhile is looked for beside its old name, and read to its end before the one that has the
+///   name by then; files that came and went in between are not known of, so it must not have been
+///   rotated twice. One that is nowhere fails the job; one that was held is a dead letter then. A
+///   truncated one is read from its beginning.
 ///
 /// ```
 /// use ardea_connect::files;
@@ -107,8 +110,9 @@ impl<T: Send + 'static, D: Decode<T>> FollowSource<T, D> {
         self
     }
 
-    /// Sets the time without growth after which a file is let go that another has replaced; five seconds unless set. Set it longer than the
-    /// writer may take to begin the new file. With zero it is let go at its end, and what is added to it later is not read.
+    /// Sets the time without growth after which a file is let go that another has replaced; five
+    /// seconds unless set. Set it longer than the writer may take to begin the new file. With zero
+    /// it is let go at its end, and what is added to it later is not read.
     ///
     /// The disk space of a held file that was removed is free when it is let go.
     pub fn rotate_wait(mut self, wait: Duration) -> Self {
@@ -167,7 +171,7 @@ enum Stage {
     /// Reading what came late into a file that was held.
     Late {
         file: Followed,
-        /// Whether its time is over.
+        /// True if its time is over.
         is_over: bool,
     },
     /// Delivering the last records of a replaced file.
@@ -187,7 +191,7 @@ struct FollowP<T, D> {
     at_path: Option<Parked>,
     /// Replaced files.
     replaced: Replaced,
-    /// Whether the file that has the path is to be read before those that it has replaced are looked at.
+    /// True if the file that has the path is read before those that it has replaced are looked at.
     is_paths_turn: bool,
     pause: Duration,
     /// Whether draining has made what was read last the end of the stream.

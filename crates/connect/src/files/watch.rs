@@ -24,8 +24,9 @@ const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 ///   their names. A file that is changed after it had been read was not complete: the change is not read, but is a dead letter,
 ///   which standard error tells as well.
 /// * A file that replaces another one of its name is another file, and is read.
-/// * A file that is renamed within the directory, or gets a second name by a hard link, is not read again. It is if the file system does not
-///   tell when a file was made, or if the new name belongs to another instance.
+/// * A file that is renamed within the directory, or gets a second name by a hard link, is not read
+///   again. It is if the file system does not tell when a file was made, or if the new name belongs
+///   to another instance.
 /// * Files that are read may be moved away or deleted. The source remembers those that are still there.
 /// * Several instances share the files by the hashes of their names.
 /// * A job that drains stops in the middle of a file, behind a record. A job that keeps its state goes on there. If that

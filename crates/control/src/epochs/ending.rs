@@ -249,8 +249,8 @@ impl Epochs {
     }
 }
 
-/// Returns true if people are told at so many epochs in a row that were given up: at the first one beyond those that are
-/// tolerated, and each time that the number has doubled since.
+/// Returns true if people are told at so many epochs in a row that were given up: at the first one
+/// beyond those that are tolerated, and each time that the number has doubled since.
 fn is_told(in_a_row: u32, tolerated: u32) -> bool {
     let first = tolerated.saturating_add(1);
     in_a_row.is_multiple_of(first) && (in_a_row / first).is_power_of_two()

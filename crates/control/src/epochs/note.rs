@@ -37,7 +37,8 @@ pub enum EpochsNote {
         /// Why.
         why: GivenUp,
     },
-    /// More epochs in a row than are tolerated were given up; the job goes on. It is told again each time that the number has doubled.
+    /// More epochs in a row than are tolerated were given up; the job goes on. It is told again
+    /// each time that the number has doubled.
     Failing {
         /// How many.
         in_a_row: u32,

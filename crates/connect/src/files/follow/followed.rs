@@ -18,7 +18,8 @@ use crate::place::{Passed, Place};
 pub(super) struct Identity {
     device: u64,
     inode: u64,
-    /// When it was made, as far as the file system tells, in nanoseconds since 1970: numbers of inodes are used again.
+    /// When it was made, as far as the file system tells, in nanoseconds since 1970: numbers of
+    /// inodes are used again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     born: Option<u64>,
     pub began: u64,
@@ -43,7 +44,8 @@ impl Identity {
         (self.device, self.inode) == (other.device, other.inode) && !are_twins
     }
 
-    /// Returns true if the open file that has it is the one with this metadata: its inode is not used again meanwhile.
+    /// Returns true if the open file that has it is the one with this metadata: its inode is not
+    /// used again meanwhile.
     pub fn has_inode_of(&self, metadata: &fs::Metadata) -> bool {
         (self.device, self.inode) == (metadata.dev(), metadata.ino())
     }
@@ -102,7 +104,8 @@ impl Followed {
         self.checked.go_to(position)
     }
 
-    /// Goes to the place that it had been read to, if it has the bytes that came before. Reading it began at `began`.
+    /// Goes to the place that it had been read to, if it has the bytes that came before. Reading it
+    /// began at `began`.
     pub fn goes_on_at(&mut self, began: u64, place: &Place) -> io::Result<bool> {
         let offset = began.saturating_add(place.offset);
         let file = self.checked.file();

@@ -39,7 +39,8 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         Ok(Progress::MADE)
     }
 
-    /// Leaves a replaced file that has been read to its end: holds it, or delivers the last of it if its time is over.
+    /// Leaves a replaced file that has been read to its end: holds it, or delivers the last of it
+    /// if its time is over.
     pub(super) fn leave(&mut self, file: Followed, is_over: bool) -> Result<Progress> {
         if is_over || !self.replaced.are_held() {
             self.intake.end();
@@ -56,7 +57,8 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         Parked { file, place }
     }
 
-    /// Goes on with a file behind the last record that was delivered of it; from its beginning if it was truncated.
+    /// Goes on with a file behind the last record that was delivered of it; from its beginning if
+    /// it was truncated.
     pub(super) fn go_on(&mut self, parked: Parked) -> Result<Followed> {
         let Parked { mut file, place } = parked;
         let began = file.identity.began;

@@ -11,7 +11,8 @@ use super::replaced::MOST_HELD;
 use crate::files::lines;
 use crate::testing::{Driven, context, signals};
 
-/// A log that its writer rotates as logrotate does with `create`: the new file is there before the writer begins it.
+/// A log that its writer rotates as logrotate does with `create`: the new file is there before the
+/// writer begins it.
 struct Log {
     dir: tempfile::TempDir,
     rotations: u32,
@@ -167,7 +168,7 @@ fn over_many_lives_lines_of_old_and_new_files_come_once_each() {
         }
         cut = Some(driven.cut().unwrap());
         seen.extend(driven.values().into_iter().cloned());
-        // What comes behind the cut does not count: the process is killed.
+        // Records behind the cut do not count: the process is killed.
         let _ = driven.step().unwrap();
     }
     let mut last = log.followed(&hand, cut.as_ref());

@@ -31,8 +31,8 @@ impl Parked {
     }
 }
 
-/// Files that have been read to their end after others had replaced them, each of which is held until it has not grown for
-/// a time.
+/// Files that have been read to their end after others had replaced them, each of which is held
+/// until it has not grown for a time.
 pub(super) struct Replaced {
     wait: Duration,
     clock: Clock,
@@ -64,8 +64,9 @@ impl Replaced {
         self.held.push_back((parked, until));
     }
 
-    /// Takes out a file that is to be read on: with `false` one that has changed, with `true` one that is let go and has something left.
-    /// Lets go of those whose time is over, and of the first ones of too many.
+    /// Takes out a file that is to be read on: with `false` one that has changed, with `true` one
+    /// that is let go and has something left. Lets go of those whose time is over, and of the first
+    /// ones of too many.
     pub fn next(&mut self) -> io::Result<Option<(Parked, bool)>> {
         while let Some((parked, _)) = self.pop_excess() {
             if parked.has_partial() || parked.file.has_changed()? {

@@ -175,7 +175,8 @@ impl Watched {
         Ok(())
     }
 
-    /// The files under names that are new to them: the same inode with the content that was read under another name.
+    /// The files under names that are new to them: the same inode with the content that was read
+    /// under another name.
     fn renamed(&self, unknown: &[(&Vec<u8>, &Mark)]) -> Result<Vec<(Vec<u8>, Mark)>> {
         let mut renamed = Vec::new();
         if unknown.is_empty() {

@@ -93,8 +93,8 @@ impl Record {
         })
     }
 
-    /// Returns true if the value takes this field, which holds a number, as a float: it then refuses
-    /// a text that is none.
+    /// Returns true if the value takes this field, which holds a number, as a float: it then
+    /// refuses a text that is none.
     #[cold]
     fn is_float<T: DeserializeOwned>(&self, at: usize, header: Option<&Record>) -> bool {
         let fields = self.fields().enumerate();
