@@ -10,7 +10,7 @@ use ardea_control::{
     EpochsConfig, EpochsNote, EpochsRecord, JobDefinition, JobRef, Left, Needed, Successor,
 };
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_master::Snapshots;
+use ardea_recovery::Snapshots;
 use ardea_shelter::Shelter;
 
 use crate::Promise;

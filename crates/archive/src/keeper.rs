@@ -11,7 +11,7 @@ use ardea_cuts::{CutPlace, CutTaker, Gathering, StateReading, Writers, is_same, 
 use ardea_engine::{CutSink, CutSource, Cuts, InstanceName, JobHandle};
 use ardea_shelter::{Ask, Shelter, Told};
 use ardea_snapshot::{Folder, Snapshot, SnapshotId};
-use ardea_worker::{CutKeeper, LifeCuts, LifeHere};
+use ardea_recovery::{CutKeeper, LifeCuts, LifeHere};
 
 use crate::losing::{Heard, Losing, Watched};
 use crate::probe::{find_place, lost};

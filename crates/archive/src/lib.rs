@@ -6,12 +6,12 @@
 //!
 //! In reading order:
 //!
-//! * [`Promise`]: what a job promises by its settings, and where its snapshots are; [`make_room`], `probe`: whether all see the same folder; `mirrored`: a folder that is in
+//! * [`Promise`]: what a job promises by its settings, and where its snapshots are; [`make_room`], `probe`: whether all see the same folder; [`ShelterFolder`]: a folder in the memory of hosts; `mirrored`: a folder that is in
 //!   memory as well;
 //! * [`FolderKeeper`]: a worker's side; `scribe`: writes down what was saved; `part`: that file; `room`: whether there is
 //!   room for it; `losing`: what is done when something of it may be lost;
 //! * [`Archives`]: a master's side; `binder`: makes snapshots of parts, and clears away what is not needed; [`Told`]: what snapshots don't tell;
-//! * [`Kept`], [`view_of`]: the snapshots of a job, for people;
+//! * [`Kept`]: the snapshots of a job, for people;
 //! * [`write_states`], [`states_of`]: what a job remembers travels with what it asks for; `beginning`: a job that begins with state from
 //!   elsewhere, [`compare`]; [`save`]: savepoints.
 //!
@@ -40,6 +40,7 @@
 mod mirrored;
 mod probe;
 mod promise;
+mod shelter_folder;
 
 mod part;
 
@@ -62,7 +63,8 @@ pub use ardea_savepoint::{JobStates, SavepointManifest};
 pub use beginning::{compare, kept_states, make_room, save};
 pub use binder::{Told, ToldOfEpoch};
 pub use keeper::FolderKeeper;
-pub use looking::{Kept, view_of};
+pub use looking::Kept;
 pub use probe::{make_place, unmake_place};
 pub use promise::{Origin, Place, Promise};
+pub use shelter_folder::ShelterFolder;
 pub use remembered::{states_of, write_states};

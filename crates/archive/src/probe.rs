@@ -7,10 +7,11 @@ use std::sync::Arc;
 use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_recovery::{address_of, is_missing, open_place, open_to_write};
-use ardea_shelter::{Shelter, ShelterFolder};
+use ardea_shelter::Shelter;
 use ardea_snapshot::{FileName, FileState, Folder, Listed, seal, unseal};
 use bytes::Bytes;
 
+use crate::ShelterFolder;
 use crate::Place;
 use crate::mirrored::Mirrored;
 

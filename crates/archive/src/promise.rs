@@ -46,7 +46,7 @@ pub enum Origin {
     /// In this folder, or part of a bucket: a savepoint, or what another job has left.
     Folder(PathBuf),
     /// In the memory of the cluster's hosts: what another job has left, which is named as its processes name it (`words#2a`). Only one that follows
-    /// it [gets](ardea_master::Snapshots::follow) such a setting.
+    /// it [gets](ardea_recovery::Snapshots::follow) such a setting.
     Memory(String),
 }
 

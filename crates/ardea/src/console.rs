@@ -36,7 +36,7 @@ mod surviving;
 use std::sync::Arc;
 
 use ardea_connect::live_table::Screen;
-use ardea_recovery::Embedded;
+use ardea_engine::Job;
 
 pub use crate::job::words::words;
 pub use failure::{Failure, Notice, print_error, print_notice};
@@ -88,7 +88,7 @@ impl Supervisor {
     ///   time.
     /// * [`Failure::Interrupted`] after a second Ctrl-C.
     /// * [`Failure::ReaderGone`] if the reader of standard output has closed it.
-    pub fn run(&self, job: Arc<dyn Embedded>, settings: RunSettings) -> Result<(), Failure> {
+    pub fn run(&self, job: Arc<dyn Job>, settings: RunSettings) -> Result<(), Failure> {
         if self.json {
             Screen::of_process().to_standard_error();
         }

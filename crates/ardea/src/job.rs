@@ -38,7 +38,7 @@
 //! | `numbers help` | explains this |
 //!
 //! In reading order: [`main`](fn@main) reads the command line (`arguments`);
-//! [`console`](crate::console) runs an [`Embedded`] job here; [`demand`] says what it asks for,
+//! [`console`](crate::console) runs a [`Job`] here; [`demand`] says what it asks for,
 //! [`check_settings`] whether settings can be meant; [`Prepared`] is a job that is known to fit,
 //! [`submit`] brings it to a [`Target`], such as a [`RestTarget`].
 //!
@@ -73,7 +73,7 @@ mod upgrade;
 pub(crate) mod words;
 mod worker;
 
-pub use ardea_recovery::Embedded;
+pub use ardea_engine::Job;
 pub(crate) use check::check_here;
 pub use check::{check_forms, check_settings, unknown_names};
 pub use console::{Console, told};

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use ardea::recovery::Embedded;
-use ardea_engine::NodeConfig;
+use ardea_engine::{Job, NodeConfig};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -14,7 +13,7 @@ use crate::failure::Failure;
 /// As [`Supervisor::run`](ardea::console::Supervisor::run).
 pub fn run<J>(job: &J, config: NodeConfig, context: &Context) -> Result<(), Failure>
 where
-    J: Embedded + Clone + 'static,
+    J: Job + Clone + 'static,
 {
     let settings = context.run_settings(config)?;
     context.supervisor().run(Arc::new(job.clone()), settings)

@@ -8,7 +8,7 @@
 //!
 //! * [`Security`]: who may speak here, the secret that proves it, and what protects the connection; [`Limits`]: how much
 //!   memory and patience a peer is given;
-//! * [`Greeting`]: who speaks, and what for;
+//! * [`Greeting`]: who speaks, and what for; [`Fault`]: an error as another process is told it;
 //! * [`connect`], [`Listener`]: the two ways to a [`Courier`];
 //! * [`Sender`], [`Receiver`]: its halves; [`Encoded`]: a message that goes to many, encoded once;
 //! * [`Apart`], [`Messages`], [`write()`]: the same for who polls sockets himself, where every microsecond counts; [`Needed`]: how much memory that keeps.
@@ -56,6 +56,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod fault;
 mod security;
 
 mod frame;
@@ -69,6 +70,7 @@ mod listener;
 mod turned_away;
 
 pub use connect::connect;
+pub use fault::Fault;
 pub use frame::{Encoded, write};
 pub use greeting::{Greeting, VERSION};
 pub use halves::{Courier, Receiver, Sender};

@@ -1,9 +1,12 @@
 //! What a program hands to whoever runs its job.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use ardea_core::{Dag, Result, SideChannel};
+
+use crate::{JobConfig, JobHandle, Node};
 
 /// How many instances vertices have, by name, where that is not what the program itself says.
 pub type Parallelisms = BTreeMap<String, u32>;
@@ -30,4 +33,23 @@ pub trait Job: Send + Sync {
     /// # Errors
     /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run, or a name is none of its vertices'.
     fn program(&self, parallelism: &Parallelisms) -> Result<Program>;
+
+    /// Returns the graph for a single node with so many cooperative threads; the same each time.
+    ///
+    /// The default is the graph of [`program`](Self::program), for jobs without side channels.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run.
+    fn graph(&self, threads: NonZeroU32) -> Result<Dag> {
+        let _ = threads;
+        Ok(self.program(&Parallelisms::new())?.dag)
+    }
+
+    /// Starts the whole job on a node.
+    ///
+    /// # Errors
+    /// As [`graph`](Self::graph) and [`Node::submit`]; nothing of the job runs then.
+    fn start(&self, node: &Node, config: JobConfig) -> Result<JobHandle> {
+        node.submit(&self.graph(node.config().threads)?, config)
+    }
 }

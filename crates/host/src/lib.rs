@@ -79,6 +79,7 @@ mod pressure;
 mod remembered;
 mod room;
 mod served;
+mod snapshot_view;
 mod sheltered;
 mod unattended;
 mod vanished;
@@ -89,4 +90,5 @@ pub use directory::find_api;
 pub use host::Host;
 
 pub use setup::HostSetup;
+pub use snapshot_view::snapshot_view;
 pub use unattended::Unattended;

@@ -3,6 +3,7 @@
 mod holding;
 mod hosts;
 mod led_anew;
+mod map_views;
 mod maps;
 mod past_logs;
 mod savepoints;

@@ -7,7 +7,9 @@ use ardea_core::Result;
 
 use crate::clock::now_ms;
 use crate::driver::Driver;
-use crate::{Snapshots, StoredJob, Submitted};
+use ardea_recovery::Snapshots;
+
+use crate::{StoredJob, Submitted};
 
 /// Makes ready what follows. Looks at files, and writes some.
 ///

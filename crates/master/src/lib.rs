@@ -95,7 +95,7 @@ pub use leftovers::sweep;
 pub use lived::{CommitView, EpochsView};
 pub use master_process::{Jobs, MasterProcess};
 pub use past_jobs::{PastJob, REMEMBERED_JOBS, all_past_jobs, past_jobs_of};
-pub use setup::{LaunchSetup, MasterSetup, Snapshots};
+pub use setup::{LaunchSetup, MasterSetup};
 pub use store::JobStore;
 pub use stored_job::{StoredJob, Submitted, is_unreadable};
 pub use stored_value::{damage_of, stored_value};

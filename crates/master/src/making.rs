@@ -9,7 +9,9 @@ use ardea_core::{Error, ErrorCode, Result};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::following;
-use crate::{JobStore, PastJob, Snapshots};
+use ardea_recovery::Snapshots;
+
+use crate::{JobStore, PastJob};
 
 /// Makes snapshots before they are recorded. Clones are the same.
 ///

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use ardea_core::{Dag, Error, ErrorCode, Parallelism, Result, Routing};
-use ardea_engine::{Job, Parallelisms, Program, as_many};
+use ardea_engine::{Job, JobConfig, JobHandle, Node, Parallelisms, Program, as_many};
 
 use crate::pipeline::Pipeline;
 use crate::step::{self, For, Step};
@@ -29,6 +29,14 @@ impl Job for Pipeline {
             dag: with_numbers(&dag, parallelism)?,
             side_channels: Vec::new(),
         })
+    }
+
+    fn graph(&self, threads: NonZeroU32) -> Result<Dag> {
+        self.to_dag(threads)
+    }
+
+    fn start(&self, node: &Node, config: JobConfig) -> Result<JobHandle> {
+        self.submit(node, config)
     }
 }
 

@@ -168,7 +168,7 @@ impl<'a> Driver<'a> {
     }
 
     fn tell(&self, notice: &Notice) {
-        self.survival.tell(self.with.job.job_name(), notice);
+        self.survival.tell(self.with.job.name(), notice);
     }
 
     /// Whether all that is left is to say how it ended.
@@ -202,7 +202,7 @@ impl<'a> Driver<'a> {
             Some(Done::Interrupted) => SurvivalEnd::Interrupted,
             Some(Done::Failed(error)) => return Err(error),
             Some(Done::Cancelled) => {
-                let what = format!("the job {:?} was cancelled", self.with.job.job_name());
+                let what = format!("the job {:?} was cancelled", self.with.job.name());
                 return Err(Error::new(ErrorCode::Cancelled, what));
             }
         };
@@ -227,7 +227,7 @@ impl<'a> Driver<'a> {
         while let Ok(event) = self.events.try_recv() {
             if let Event::NotTidied(error) = event {
                 let notice = Notice::not_tidied(&error);
-                self.survival.tell(self.with.job.job_name(), &notice);
+                self.survival.tell(self.with.job.name(), &notice);
             }
         }
         let figures = self.shared.figures(|figures| figures.clone());
@@ -281,7 +281,7 @@ impl<'a> Driver<'a> {
             EpochsAction::Over(EpochsOver::Stopped) => self.is_done(Done::Stopped),
             EpochsAction::Over(over) => {
                 let lost = || {
-                    let job = self.with.job.job_name();
+                    let job = self.with.job.name();
                     let what = format!("the job {job:?} has lost its record");
                     Error::new(ErrorCode::Superseded, what)
                         .because(over.to_string())

@@ -6,11 +6,12 @@
 //!
 //! In reading order:
 //!
-//! * [`Survival`], [`SURVIVAL_SETTINGS`]: what is promised, and how; [`Embedded`]: jobs that can be run; [`Survive`]: running one;
+//! * [`Survival`], [`SURVIVAL_SETTINGS`]: the guarantee of a job and its settings; [`Survive`]: runs a job;
 //! * [`Surviving`], [`SurvivingHandle`]: a job that runs so; [`Survived`], [`Figures`], [`Notice`]: what is told of it;
 //! * `home`: a job's folder, with its `lock` and its `record`; `notes`: what one of a cluster notes in its own; `shape`: whether a folder fits a job; [`look`]: what is in a folder;
 //! * [`savepoint`], [`KeptStates`]: a copy of its state for later, and for another version of it; `requests`: asking the process that
 //!   runs it;
+//! * [`CutKeeper`], [`LifeCuts`], [`Snapshots`]: the storage of a cluster job, as a worker and as its leader see it;
 //! * `life`: one life of the job, whose cuts are those of `ardea-cuts`; `driver`: from one to the next; `failure`: what is tried again.
 //!
 //! # Invariants
@@ -36,10 +37,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod embedded;
+mod leader_backend;
 mod notice;
 mod settings;
 mod survival;
+mod worker_backend;
 
 mod bucket;
 mod lock;
@@ -68,8 +70,8 @@ pub use bucket::{
     place_of_savepoint,
 };
 pub use counts::JobCounts;
-pub use embedded::Embedded;
 pub use failure::{past_damage, recover_command};
+pub use leader_backend::Snapshots;
 pub use looking::{Looked, LookedSnapshot, look};
 pub use notes::{KeptNotes, note_remembered, read_note, write_note};
 pub use notice::Notice;
@@ -77,3 +79,4 @@ pub use saving::{KeptStates, SAVING, savepoint};
 pub use settings::SURVIVAL_SETTINGS;
 pub use survival::Survival;
 pub use surviving::{Figures, SurvivalEnd, Survive, Survived, Surviving, SurvivingHandle};
+pub use worker_backend::{CutKeeper, LifeCuts, LifeHere};

@@ -9,11 +9,10 @@ use std::time::Duration;
 use ardea_control::{EpochsAgent, Generation, ParticipantId};
 use ardea_core::{DeadLetters, Epoch, Error, ErrorCode, Guarantee, Result};
 use ardea_cuts::{Alignment, CutNews, CutPlace, CutTaker, Gathering, StateReading, Writers};
-use ardea_engine::{CutSink, CutSource, Cuts, InstanceName, JobConfig, JobHandle, JobStatus, Node};
+use ardea_engine::{CutSink, CutSource, Cuts, InstanceName, Job, JobConfig, JobHandle, JobStatus, Node};
 use ardea_savepoint::{Dropping, JobStates, StateDiff, diff};
 use ardea_snapshot::{Folder, Snapshot};
 
-use crate::Embedded;
 use crate::counts::{AttemptCounts, JobCounts};
 use crate::driver::SaveWish;
 use crate::shape;
@@ -60,7 +59,7 @@ pub(crate) enum LifeEvent {
 
 /// What a life needs to begin.
 pub(crate) struct Beginning<'a> {
-    pub(crate) job: &'a dyn Embedded,
+    pub(crate) job: &'a dyn Job,
     pub(crate) node: &'a Node,
     pub(crate) guarantee: Guarantee,
     pub(crate) dead_letters: Arc<DeadLetters>,
@@ -85,7 +84,7 @@ pub(crate) struct StartFrom<'a> {
 impl StartFrom<'_> {
     /// Refuses what the job can't go on from; what it reads in another form than its own.
     fn check(&self, with: &Beginning<'_>) -> Result<Option<StateDiff>> {
-        let (job, snapshot) = (with.job.job_name(), self.snapshot);
+        let (job, snapshot) = (with.job.name(), self.snapshot);
         let dag = with.job.graph(with.node.config().threads)?;
         shape::check(snapshot, &dag, job)?;
         let Some(was) = self.was else {
@@ -177,7 +176,7 @@ impl Life {
                 after,
                 ..Cuts::default()
             },
-            ..JobConfig::named(with.job.job_name())
+            ..JobConfig::named(with.job.name())
         };
         let handle = with.job.start(with.node, config)?;
         if let Some(reading) = &reading {
@@ -248,7 +247,7 @@ impl Life {
 fn taker(with: &Beginning<'_>, generation: Generation) -> CutTaker {
     let place = CutPlace {
         folder: Arc::clone(&with.folder),
-        job: with.job.job_name().to_string(),
+        job: with.job.name().to_string(),
         generation: generation.0,
     };
     let events = with.events.clone();

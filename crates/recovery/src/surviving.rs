@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_cuts::Writers;
-use ardea_engine::{Interruptible, JobHandle, Node, NodeConfig, allowed_cores, end_on_interrupt};
+use ardea_engine::{Job, Interruptible, JobHandle, Node, NodeConfig, allowed_cores, end_on_interrupt};
 use ardea_savepoint::{JobStates, SavepointManifest};
 
 use crate::counts::JobCounts;
@@ -17,7 +17,7 @@ use crate::home::Home;
 use crate::life::{Beginning, Event, Wish};
 use crate::record::RecordedEnd;
 use crate::shape;
-use crate::{Embedded, Notice, Survival};
+use crate::{Notice, Survival};
 
 /// More threads than this don't make snapshots quicker to write or to read.
 const MOST_THREADS: usize = 4;
@@ -270,7 +270,7 @@ impl std::fmt::Debug for SurvivingHandle {
 
 /// A job that is about to run and survive. This process has its folder as long as it lives.
 pub struct Surviving<'a> {
-    job: &'a dyn Embedded,
+    job: &'a dyn Job,
     node: &'a Node,
     survival: &'a Survival,
     home: Home,
@@ -287,8 +287,8 @@ impl<'a> Surviving<'a> {
     /// * `InvalidJob` if it can't go on from the savepoint that it is to begin from;
     /// * `WrongCluster` if it is another job's, `SnapshotDamaged` if what says which snapshots count can't be read;
     /// * what reading and writing there returns.
-    pub fn open(job: &'a dyn Embedded, node: &'a Node, survival: &'a Survival) -> Result<Self> {
-        let name = job.job_name();
+    pub fn open(job: &'a dyn Job, node: &'a Node, survival: &'a Survival) -> Result<Self> {
+        let name = job.name();
         if !survival.guarantee.keeps_state() {
             let what = format!("the job {name:?} is to survive, and promises nothing");
             return Err(Error::new(ErrorCode::InvalidJob, what)
@@ -341,14 +341,14 @@ impl<'a> Surviving<'a> {
         if self.home.was() == Some(RecordedEnd::Completed) {
             let place = self.home.folder().place();
             if let Some(before) = self.home.last_states() {
-                shape::check_completed(before, self.home.states(), self.job.job_name(), &place)?;
+                shape::check_completed(before, self.home.states(), self.job.name(), &place)?;
             }
             let notice = Notice::CompletedBefore { place };
-            self.survival.tell(self.job.job_name(), &notice);
+            self.survival.tell(self.job.name(), &notice);
             // It may have been killed before it had cleared away what it had begun.
             if let Err(error) = self.home.clear() {
                 let notice = Notice::not_tidied(&error);
-                self.survival.tell(self.job.job_name(), &notice);
+                self.survival.tell(self.job.name(), &notice);
             }
             return Ok(Survived {
                 end: SurvivalEnd::CompletedBefore,
@@ -371,7 +371,7 @@ impl<'a> Surviving<'a> {
 }
 
 /// Running jobs that survive.
-pub trait Survive: Embedded {
+pub trait Survive: Job {
     /// Runs the job in this process, on every core, until it ends; after a failure it goes on from its newest snapshot.
     ///
     /// ```no_run
@@ -399,7 +399,7 @@ pub trait Survive: Embedded {
     fn run_surviving_with(&self, survival: &Survival, config: NodeConfig) -> Result<Survived>;
 }
 
-impl<J: Embedded> Survive for J {
+impl<J: Job> Survive for J {
     fn run_surviving(&self, survival: &Survival) -> Result<Survived> {
         self.run_surviving_with(survival, NodeConfig::default())
     }

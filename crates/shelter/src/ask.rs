@@ -15,17 +15,17 @@ use serde::{Deserialize, Serialize};
 use crate::maps::{MapAsk, MapTold};
 
 /// The most bytes of a file that stands in its head: one step then writes it.
-pub(crate) const SMALL_BYTES: usize = 16 << 10;
+pub const SMALL_BYTES: usize = 16 << 10;
 
 /// How many bytes a piece has; the last one of a file has what is left. About as many as a block, which so has one, mostly.
-pub(crate) const PIECE_BYTES: usize = 1 << 20;
+pub const PIECE_BYTES: usize = 1 << 20;
 
 /// About how many bytes are asked for or answered at a time: well below what a courier takes, and what some who ask at a time have under way
 /// together is below what a member holds ready for another one.
-pub(crate) const LETTER_BYTES: usize = 4 << 20;
+pub const LETTER_BYTES: usize = 4 << 20;
 
 /// About how many names are asked for at a time.
-pub(crate) const LETTER_NAMES: usize = 1024;
+pub const LETTER_NAMES: usize = 1024;
 
 /// Keeps the files of jobs, in memory that outlives the process that asks.
 ///
@@ -120,7 +120,7 @@ pub enum Head {
 
 impl Head {
     /// How long the file is, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         match self {
             Head::Small(bytes) => bytes.len() as u64,
             Head::Large(mark) => mark.bytes,
@@ -146,7 +146,7 @@ impl Mark {
     }
 
     /// The keys of its pieces, in order.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = String> + use<'_> {
+    pub fn pieces(&self) -> impl Iterator<Item = String> + use<'_> {
         let count = self.bytes.div_ceil(PIECE_BYTES as u64);
         (0..count).map(move |number| format!("{}/{:016x}/{number}", self.file, self.writer))
     }

@@ -6,7 +6,7 @@
 //!
 //! In reading order:
 //!
-//! * [`Shelter`], [`Ask`], [`Told`]: what can be asked, in words that travel; [`ShelterFolder`]: a folder for snapshots over it;
+//! * [`Shelter`], [`Ask`], [`Told`]: what can be asked, in words that travel;
 //! * [`GridShelf`]: does it by the member of the grid that is in this process; `serving`, [`RemoteShelter`]: by that of another process; `telling`, `remote_hearing`: what happens to
 //!   a map, told over a connection;
 //! * [`ClusterMap`]: a map for jobs; [`ClusterReads`]: read by who must not wait; [`ClusterListener`]: what happens to it; [`MapAsk`], [`MapTold`]: how it is asked for; [`MapDesk`]: what a host does with maps, for jobs and for people, who see JSON;
@@ -25,23 +25,20 @@
 //! # Example
 //!
 //! ```
-//! use std::sync::Arc;
 //! use ardea_grid_net::{Grid, GridConfig};
-//! use ardea_shelter::{GridShelf, ShelterFolder};
-//! use ardea_snapshot::{FileName, Folder};
+//! use ardea_shelter::{Ask, GridShelf, Head, Shelter, Told};
 //!
 //! let shelf = GridShelf::new();
 //! shelf.open(Grid::start(GridConfig::new("harbour"))?, 1)?;
-//! let folder = ShelterFolder::new(Arc::new(shelf), "words#2a");
-//! let name = FileName::new("snapshot-1-7.manifest").expect("a name");
-//! folder.write(&name, b"what there is")?;
-//! assert_eq!(folder.read(&name)?.as_deref(), Some(&b"what there is"[..]));
+//! let (job, name) = ("words#2a", "snapshot-1-7.manifest".to_string());
+//! shelf.ask(job, Ask::Name(vec![(name.clone(), Head::Small("state".into()))]))?;
+//! let told = shelf.ask(job, Ask::Read(name))?;
+//! assert!(matches!(told, Told::File(Some(Head::Small(bytes)), _) if bytes == "state"));
 //! # Ok::<(), ardea_core::Error>(())
 //! ```
 #![forbid(unsafe_code)]
 
 mod ask;
-mod folder;
 
 mod maps;
 
@@ -55,12 +52,13 @@ mod telling;
 
 mod host;
 
-pub use ask::{Ask, Head, Hearing, Losses, Mark, Shelter, Told};
-pub use folder::ShelterFolder;
+pub use ask::{
+    Ask, Head, Hearing, LETTER_BYTES, LETTER_NAMES, Losses, Mark, PIECE_BYTES, SMALL_BYTES, Shelter, Told,
+};
 pub use host::{HostShelter, HostShelterSetup, is_wanted, want};
 pub use maps::{
-    ClusterListener, ClusterMap, ClusterReads, Filter, MapAsk, MapDesk, MapShape, MapTold,
-    MapWatch, Swap, no_such_map, reach_maps_by,
+    ClusterListener, ClusterMap, ClusterReads, Filter, JsonChange, JsonEntries, JsonEntry, MapAsk, MapDesk, MapShape,
+    MapSummary, MapTold, MapWatch, Swap, no_such_map, reach_maps_by,
 };
 pub use remote::{OpenState, RemoteShelter};
 pub use shelf::GridShelf;

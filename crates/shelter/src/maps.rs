@@ -6,6 +6,7 @@
 mod cluster_map;
 mod desk;
 mod filter;
+mod json;
 mod listener;
 mod news;
 mod reads;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use cluster_map::ClusterMap;
 pub use desk::{MapDesk, MapWatch};
 pub use filter::Filter;
+pub use json::{JsonChange, JsonEntries, JsonEntry, MapSummary};
 pub use listener::ClusterListener;
 pub(crate) use news::{News, Waiting};
 pub use reads::ClusterReads;

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_api::Fault;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_courier::{Courier, Listener};
+use ardea_courier::{Fault, Courier, Listener};
 
 use crate::ask::{Ask, Request, Shelter, Told};
 use crate::telling::{Letters, Listeners};

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_api::MapEvent;
 use ardea_core::{Error, ErrorCode, PARTITION_COUNT, Waker};
-use ardea_grid_net::{Grid, GridConfig, MapEvent as Event, Read};
-use ardea_shelter::{ClusterMap, Filter, GridShelf, MapDesk, reach_maps_by};
+use ardea_grid_net::{Grid, GridConfig, MapEvent, Read};
+use ardea_shelter::{ClusterMap, Filter, GridShelf, JsonChange, MapDesk, reach_maps_by};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -96,12 +95,12 @@ fn what_happens_is_told_to_who_watches(desk: &MapDesk, ships: &ClusterMap<String
         told.extend(watch.next(SOON).unwrap());
     }
     assert!(
-        matches!(&told[0], MapEvent::Updated(entry) if entry.value["flag"] == "NO"),
+        matches!(&told[0], JsonChange::Updated(entry) if entry.value["flag"] == "NO"),
         "{told:?}"
     );
     assert_eq!(
         told[1],
-        MapEvent::Removed {
+        JsonChange::Removed {
             key: json!("gannet")
         }
     );
@@ -118,11 +117,11 @@ fn what_happens_is_told_to_jobs(ships: &ClusterMap<String, Ship>) {
     };
     let told = || news.next(SOON).unwrap();
     ships.put(&key(), &ship("IS", 1)).unwrap();
-    assert_eq!(told(), Some(Event::Added(key(), had(1))));
+    assert_eq!(told(), Some(MapEvent::Added(key(), had(1))));
     ships.put(&key(), &ship("IS", 2)).unwrap();
-    assert_eq!(told(), Some(Event::Updated(key(), had(2))));
+    assert_eq!(told(), Some(MapEvent::Updated(key(), had(2))));
     ships.remove(&key()).unwrap();
-    assert_eq!(told(), Some(Event::Removed(key())));
+    assert_eq!(told(), Some(MapEvent::Removed(key())));
     assert_eq!(news.next(Duration::ZERO).unwrap(), None);
 }
 
@@ -162,13 +161,13 @@ fn who_listens_goes_on_by_another_member(shelf: &GridShelf, ships: &ClusterMap<S
     shelf
         .open(Grid::start(GridConfig::new("test")).unwrap(), 2)
         .unwrap();
-    let Some(Event::Missed(all)) = news.next(SOON).unwrap() else {
+    let Some(MapEvent::Missed(all)) = news.next(SOON).unwrap() else {
         panic!("it is told that something was missed");
     };
     assert_eq!(all.len(), PARTITION_COUNT as usize);
     let tern = ("tern".to_string(), ship("SE", 2));
     ships.put(&tern.0, &tern.1).unwrap();
-    assert_eq!(news.next(SOON).unwrap(), Some(Event::Added(tern.0, tern.1)));
+    assert_eq!(news.next(SOON).unwrap(), Some(MapEvent::Added(tern.0, tern.1)));
 }
 
 fn several_are_combined(ships: &ClusterMap<String, Ship>) {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ardea_archive::ShelterFolder;
 use ardea_core::{Error, ErrorCode};
 use ardea_grid_net::{Grid, GridConfig};
-use ardea_shelter::{Ask, GridShelf, Head, Losses, Mark, Shelter, ShelterFolder, Told};
+use ardea_shelter::{Ask, GridShelf, Head, Losses, Mark, Shelter, Told};
 use ardea_snapshot::conformance::CHECKS;
 use ardea_snapshot::{FileName, FileState, Folder};
 use bytes::Bytes;

@@ -1,11 +1,11 @@
 //! A checked topology, and how it is run.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use ardea_core::settings::nearest;
 use ardea_core::{Dag, Error, ErrorCode, Result};
-use ardea_engine::{Job, JobConfig, Node, NodeConfig, Parallelisms, Program};
+use ardea_engine::{Job, JobConfig, JobHandle, Node, NodeConfig, Parallelisms, Program};
 
 use crate::builder::Reliability;
 use crate::check::check_components;
@@ -132,5 +132,13 @@ impl Job for Topology {
             // With acks, what is lost comes again; without, nobody was promised it.
             may_lose_instances: true,
         })
+    }
+
+    fn graph(&self, _: NonZeroU32) -> Result<Dag> {
+        self.to_dag()
+    }
+
+    fn start(&self, node: &Node, config: JobConfig) -> Result<JobHandle> {
+        Ok(self.submit_as(node, config)?.job().clone())
     }
 }

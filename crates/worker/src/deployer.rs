@@ -22,7 +22,7 @@ use ardea_packing::{ContainerId, InstanceId};
 use tokio::sync::mpsc;
 
 use crate::crossings::{StreamConfig, WorkerCrossings};
-use crate::cut_keeper::CutKeeper;
+use ardea_recovery::CutKeeper;
 use crate::driver::Event;
 use crate::failures::Failures;
 use crate::gauges::Gauges;

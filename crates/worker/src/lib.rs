@@ -19,7 +19,7 @@
 //!   ports, as connections come and go;
 //! * `send_end`, `receive_end`, `berth`: the ends of a stream, over all connections; `sender`, `receiver`, `crossings`: as steps of the
 //!   job;
-//! * [`CutKeeper`]: where state goes, and comes from, in the lives of a job with a guarantee; `living`: the life that runs here;
+//! * [`CutKeeper`](ardea_recovery::CutKeeper): where state goes, and comes from, in the lives of a job with a guarantee; `living`: the life that runs here;
 //!   `read_first`: when no epoch can end in it yet;
 //! * `mail`: the job's side channels, carried;
 //! * `instance`: instances in processes of their own;
@@ -79,7 +79,6 @@ mod deployer;
 mod gauges;
 mod plan;
 
-mod cut_keeper;
 mod driver;
 mod failures;
 mod living;
@@ -88,7 +87,6 @@ mod peer_names;
 mod read_first;
 mod worker;
 
-pub use cut_keeper::{CutKeeper, LifeCuts, LifeHere};
 pub use driver::MasterFinder;
 pub use instance::{MOST_ISOLATED_INSTANCES, MOST_ISOLATED_VERTICES};
 pub use settings::{WORKER_SETTINGS, check_settings};

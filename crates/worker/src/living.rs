@@ -12,7 +12,7 @@ use ardea_engine::{Cuts, Deployment, Keepsakes};
 use ardea_packing::InstanceId;
 use tokio::sync::mpsc;
 
-use crate::cut_keeper::{CutKeeper, LifeCuts, LifeHere};
+use ardea_recovery::{CutKeeper, LifeCuts, LifeHere};
 use crate::driver::Event;
 use crate::plan::parallelisms;
 use crate::read_first::ReadFirst;

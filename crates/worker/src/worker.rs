@@ -17,7 +17,7 @@ use ardea_packing::InstanceId;
 use ardea_tls::Tls;
 use tokio::sync::mpsc;
 
-use crate::cut_keeper::CutKeeper;
+use ardea_recovery::CutKeeper;
 use crate::deployer::{self, Command, Commands, Deployer};
 use crate::driver::{Driver, Ending, Event, MasterFinder};
 use crate::failures::Failures;

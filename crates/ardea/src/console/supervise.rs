@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use ardea_connect::live_table::Screen;
 use ardea_connect::stdin;
-use ardea_engine::{JobConfig, JobHandle, JobStatus, Node};
-use ardea_recovery::Embedded;
+use ardea_engine::{Job, JobConfig, JobHandle, JobStatus, Node};
 
 use super::Supervisor;
 use super::failure::{Failure, Notice, print_error, print_notice};
@@ -25,12 +24,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs a job without a guarantee until it ends; see [`Supervisor::run`].
 pub(super) fn run(
-    job: &dyn Embedded,
+    job: &dyn Job,
     settings: RunSettings,
     with: &Supervisor,
 ) -> Result<(), Failure> {
     let shape = Shape::of(&job.graph(settings.node.threads)?)?;
-    let name = job.job_name();
+    let name = job.name();
     let config = JobConfig {
         dead_letters: settings.open_dead_letters(name)?,
         ..JobConfig::named(name)

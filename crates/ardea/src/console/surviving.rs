@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Instant;
 
 use ardea_core::{Error, ErrorCode};
-use ardea_engine::{JobHandle, JobStatus, Node};
-use ardea_recovery::{Embedded, Survival, SurvivalEnd, Survived, Surviving, SurvivingHandle};
+use ardea_engine::{Job, JobHandle, JobStatus, Node};
+use ardea_recovery::{Survival, SurvivalEnd, Survived, Surviving, SurvivingHandle};
 
 use super::Supervisor;
 use super::failure::{Failure, Notice, print_notice};
@@ -25,7 +25,7 @@ type Outcome = ardea_core::Result<Survived>;
 /// # Errors
 /// As those of a job that doesn't; [`Failure::Drained`] also for one that was stopped with a last snapshot.
 pub(super) fn run(
-    job: Arc<dyn Embedded>,
+    job: Arc<dyn Job>,
     settings: RunSettings,
     survival: Survival,
     with: &Supervisor,
@@ -35,11 +35,11 @@ pub(super) fn run(
     drop(dag);
     let is_json = with.json;
     let survival = survival
-        .dead_letters(settings.open_dead_letters(job.job_name())?)
+        .dead_letters(settings.open_dead_letters(job.name())?)
         .on_notice(move |notice| {
             print_notice(Notice::Warning, &notice.to_string(), is_json);
         });
-    let sinks = Sinks::start(&settings, job.job_name(), with.json)?;
+    let sinks = Sinks::start(&settings, job.name(), with.json)?;
     let node = Node::start(settings.node)?;
     let clock = node.clock().clone();
     let (begun, handles) = channel();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use ardea_api::{SnapshotVertexView, SnapshotView, SnapshotsView};
-use ardea_archive::view_of;
+use ardea_host::snapshot_view;
 use ardea_core::settings::readable_bytes;
 use ardea_core::{Error, ErrorCode, Result, shown};
 use ardea_recovery::{Looked, address_of, look, past_damage};
@@ -42,7 +42,7 @@ impl KeptJob {
             held_by: looked.holder.clone(),
             committed: looked.committed.map(|epoch| epoch.0),
             checked,
-            snapshots: looked.snapshots.iter().map(view_of).collect(),
+            snapshots: looked.snapshots.iter().map(snapshot_view).collect(),
         };
         KeptJob {
             seen,

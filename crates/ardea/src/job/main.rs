@@ -8,7 +8,7 @@ use ardea_api::ClusterSettings;
 use ardea_core::settings::parse_duration;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::Job;
-use ardea_recovery::{Embedded, KeptStates, SAVING, savepoint};
+use ardea_recovery::{KeptStates, SAVING, savepoint};
 use ardea_savepoint::Dropping;
 
 use super::arguments::{Arguments, Command, Options, help};
@@ -32,7 +32,7 @@ use crate::console::{Failure, RunSettings, Supervisor, print, print_json};
 /// `describe` is called in every process of the job, with the same arguments, and has to describe the same job.
 pub fn main<J, F>(describe: F) -> ExitCode
 where
-    J: Job + Embedded + 'static,
+    J: Job + 'static,
     F: Fn(&[String]) -> Result<J>,
 {
     main_with(Modules::builtin(), describe)
@@ -43,7 +43,7 @@ where
 /// Settings choose them by name, as in `--set cluster.packing=by-rack`.
 pub fn main_with<J, F>(modules: Modules, describe: F) -> ExitCode
 where
-    J: Job + Embedded + 'static,
+    J: Job + 'static,
     F: Fn(&[String]) -> Result<J>,
 {
     let mut is_json = false;
@@ -54,7 +54,7 @@ where
     }
 }
 
-fn run<J: Job + Embedded + 'static>(
+fn run<J: Job + 'static>(
     given: &[String],
     modules: Modules,
     describe: &dyn Fn(&[String]) -> Result<J>,
@@ -125,7 +125,7 @@ fn run<J: Job + Embedded + 'static>(
 }
 
 /// Runs the job in this process. Interrupts are its own until it has ended.
-fn run_here<J: Embedded + 'static>(
+fn run_here<J: Job + 'static>(
     job: J,
     settings: RunSettings,
     options: &Options,
@@ -169,13 +169,13 @@ fn tell_savepoint(saved: &SavedJob, options: &Options) -> Result<(), Failure> {
 
 fn compare(
     old: &Path,
-    job: &dyn Embedded,
+    job: &dyn Job,
     dropping: &Dropping,
     options: &Options,
 ) -> Result<(), Failure> {
     let (kept, own) = (KeptStates::look(old)?, remembered(job)?);
     let place = old.display().to_string();
-    let found = Comparison::of((&place, &kept), (job.job_name(), &own), dropping);
+    let found = Comparison::of((&place, &kept), (job.name(), &own), dropping);
     match options.json {
         true => print_json(&found.to_json())?,
         false => print(&found.to_string())?,

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use ardea_api::StatesView;
 use ardea_core::settings::readable_bytes;
 use ardea_core::{Error, ErrorCode, Result, StateForm, shown};
-use ardea_recovery::{Embedded, KeptStates, place_of_savepoint};
+use ardea_engine::Job;
+use ardea_recovery::{KeptStates, place_of_savepoint};
 use ardea_savepoint::{
     Checked, Dropping, JobStates, Savepoint, SavepointManifest, SavepointState, StateDiff, diff,
 };
@@ -134,9 +135,9 @@ impl fmt::Display for SavedJob {
 ///
 /// # Errors
 /// `InvalidJob` if it has no graph; whatever keeps its steps from being made.
-pub fn remembered(job: &dyn Embedded) -> Result<KeptStates> {
+pub fn remembered(job: &dyn Job) -> Result<KeptStates> {
     Ok(KeptStates {
-        job: job.job_name().to_string(),
+        job: job.name().to_string(),
         epoch: ardea_core::Epoch(0),
         states: JobStates::of(&job.graph(NonZeroU32::MIN)?)?,
     })

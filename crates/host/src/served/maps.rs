@@ -12,6 +12,7 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_shelter::{Filter, MapDesk, MapWatch};
 use tokio::sync::mpsc;
 
+use super::map_views::{entries_view, entry_view, event_of, map_view};
 use super::{Served, looking};
 
 /// How many may watch maps by one host: each has a thread.
@@ -82,7 +83,7 @@ fn send_all(watch: &MapWatch, sender: &mpsc::Sender<Result<ardea_api::MapEvent>>
     while !sender.is_closed() {
         let told = match watch.next(LOOKS) {
             Ok(None) => continue,
-            Ok(Some(event)) => Ok(event),
+            Ok(Some(change)) => Ok(event_of(change)),
             Err(error) => Err(error),
         };
         let is_over = told.is_err();
@@ -102,7 +103,7 @@ impl Maps for Served {
             let view = self.shelf.view();
             let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
             Ok(MapsView {
-                maps,
+                maps: maps.into_iter().map(map_view).collect(),
                 limit_bytes: self.cluster.map_bytes,
                 hosts: view.as_ref().map_or(0, |view| count(view.members.len())),
                 unsettled_partitions: view.as_ref().map_or(0, |view| count(view.unsettled())),
@@ -114,7 +115,8 @@ impl Maps for Served {
         Box::pin(async move {
             let wanted = key.to_string();
             let found = self.with_map(map, move |desk, map| desk.get(map, &wanted));
-            Ok(found.await?.ok_or_else(|| no_such_key(map, key))?)
+            let entry = found.await?.ok_or_else(|| no_such_key(map, key))?;
+            Ok(entry_view(entry))
         })
     }
 
@@ -122,7 +124,7 @@ impl Maps for Served {
         Box::pin(async move {
             let filter = filter(&query)?;
             let scan = move |desk: &MapDesk, map: &str| desk.scan(map, &filter, query.limit());
-            self.with_map(map, scan).await
+            Ok(entries_view(self.with_map(map, scan).await?))
         })
     }
 
@@ -153,14 +155,18 @@ impl Maps for Served {
         request: MapPutRequest,
     ) -> Pending<'a, MapEntryView> {
         let key = key.to_string();
-        Box::pin(self.with_map(map, move |desk, map| desk.put(map, &key, request.value)))
+        Box::pin(async move {
+            let put = self.with_map(map, move |desk, map| desk.put(map, &key, request.value));
+            Ok(entry_view(put.await?))
+        })
     }
 
     fn remove_entry<'a>(&'a self, map: &'a str, key: &'a str) -> Pending<'a, MapEntryView> {
         Box::pin(async move {
             let wanted = key.to_string();
             let had = self.with_map(map, move |desk, map| desk.remove(map, &wanted));
-            Ok(had.await?.ok_or_else(|| no_such_key(map, key))?)
+            let entry = had.await?.ok_or_else(|| no_such_key(map, key))?;
+            Ok(entry_view(entry))
         })
     }
 

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use ardea_api::{Answer, RecoverRequest, SnapshotView, SnapshotsView};
+use ardea_api::{Answer, RecoverRequest, SnapshotsView};
 use ardea_archive::{Archives, Kept, Place};
 use ardea_control::{Command, EpochsCommand, JobPhase};
 use ardea_core::{Epoch, Error, ErrorCode};
 use ardea_master::{JobDesk, JobView};
+use ardea_recovery::LookedSnapshot;
 
 use super::holding::{Doing, Held, Looks, Turn};
 use super::savepoints::promise_of;
 use super::{Served, looking};
-use crate::described;
+use crate::{described, snapshot_view};
 
 /// How long an epoch that ends for a check is waited for: of a job whose epochs don't end, what there is is checked.
 const HELD_WITHIN: Duration = Duration::from_secs(10);
@@ -43,7 +44,9 @@ impl Served {
         }
         let mut looks = Looks::begin();
         loop {
-            let kept = kept(&desk.view().await?, &self.archives)?;
+            let view = desk.view().await?;
+            let kept = kept(&view, &self.archives)?;
+            let (place, committed) = (kept.promise.place.to_string(), kept.committed);
             let seen = looking(move || kept.look(check)).await??;
             // Of a job that runs, what was the newest one may have been followed by others while it was read.
             match gone(&seen) {
@@ -57,7 +60,7 @@ impl Served {
                         .hint("try again; epochs that end less often leave more time")
                         .into());
                 }
-                _ => return Ok(seen),
+                _ => return Ok(snapshots_view(&view, place, committed, (check, &seen))),
             }
         }
     }
@@ -82,28 +85,52 @@ async fn look_at_held(
     let held = Held::within(HELD_WITHIN, (desk.clone(), view), turn).await?;
     let epoch = held.epoch().0;
     let seen = async {
+        let view = desk.view().await?;
         let kept = Kept {
             held: Some(epoch),
-            ..kept(&desk.view().await?, archives)?
+            ..kept(&view, archives)?
         };
-        Answer::Ok(looking(move || kept.look(true)).await??)
+        let (place, committed) = (kept.promise.place.to_string(), kept.committed);
+        let seen = looking(move || kept.look(true)).await??;
+        let is_whole = seen.iter().all(|it| it.report.is_ok());
+        let told = snapshots_view(&view, place, committed, (true, &seen));
+        Answer::Ok((is_whole, told))
     };
-    let seen = seen.await;
-    let is_whole = |seen: &SnapshotsView| seen.snapshots.iter().all(|it| it.damage.is_none());
-    match seen {
-        Ok(seen) if !is_whole(&seen) && !held.stays().await => None,
-        seen => Some(seen),
+    match seen.await {
+        Ok((false, _)) if !held.stays().await => None,
+        seen => Some(seen.map(|(_, told)| told)),
     }
 }
 
-/// The snapshot that should be there, and is not.
-fn gone(seen: &SnapshotsView) -> Option<Epoch> {
-    let code = ErrorCode::NoSuchSnapshot.as_str();
-    let is_gone = |it: &&SnapshotView| it.damage.as_ref().is_some_and(|it| it.code == code);
-    seen.snapshots
-        .iter()
-        .find(is_gone)
-        .map(|it| Epoch(it.epoch))
+/// Returns the snapshots of a job as the REST interface shows them; `checked` tells whether all of
+/// their bytes were read.
+fn snapshots_view(
+    view: &JobView,
+    folder: String,
+    committed: Option<u64>,
+    (checked, snapshots): (bool, &[LookedSnapshot]),
+) -> SnapshotsView {
+    SnapshotsView {
+        job: view.job.name.clone(),
+        folder,
+        state: match described::leader_changes(view) {
+            true => "its leader is changing".to_string(),
+            false => described::summary(view).phase.as_str().to_string(),
+        },
+        held_by: None,
+        committed,
+        checked,
+        snapshots: snapshots.iter().map(snapshot_view).collect(),
+    }
+}
+
+/// Returns the epoch of a snapshot that should be there, and is not.
+fn gone(seen: &[LookedSnapshot]) -> Option<Epoch> {
+    let is_gone = |it: &&LookedSnapshot| {
+        let error = it.report.as_ref().err();
+        error.is_some_and(|error| error.code() == ErrorCode::NoSuchSnapshot)
+    };
+    seen.iter().find(is_gone).map(|it| it.epoch)
 }
 
 fn newest(view: &JobView) -> Option<Epoch> {
@@ -122,9 +149,5 @@ fn kept(view: &JobView, archives: &Archives) -> Result<Kept, Error> {
         snapshots: epochs.map_or_else(Vec::new, |epochs| epochs.snapshots.clone()),
         committed: epochs.and_then(|epochs| epochs.committed),
         held: None,
-        state: match described::leader_changes(view) {
-            true => "its leader is changing".to_string(),
-            false => described::summary(view).phase.as_str().to_string(),
-        },
     })
 }

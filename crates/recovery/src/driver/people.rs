@@ -131,7 +131,7 @@ impl Driver<'_> {
             epoch: self.home.committed(),
             place: self.home.lasting_place(),
         };
-        let name = self.with.job.job_name();
+        let name = self.with.job.name();
         let error = failure::gave_up(name, why, self.last_error.take(), &left);
         self.is_done(Done::Failed(error));
     }

@@ -78,7 +78,7 @@ impl Driver<'_> {
             match self.events.recv_timeout(LOOK_EVERY) {
                 Ok(Event::Asked(Wish::Stop | Wish::Cancel)) => return Err(error),
                 Ok(Event::Save(wish)) => {
-                    (wish.answer)(Err(has_ended(self.with.job.job_name())));
+                    (wish.answer)(Err(has_ended(self.with.job.name())));
                 }
                 _ => {}
             }

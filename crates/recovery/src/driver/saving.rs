@@ -111,7 +111,7 @@ impl Driver<'_> {
     /// Somebody wants a savepoint: the conductor ends an epoch for it.
     pub(super) fn save(&mut self, wish: SaveWish) {
         if self.done.is_some() {
-            return (wish.answer)(Err(has_ended(self.with.job.job_name())));
+            return (wish.answer)(Err(has_ended(self.with.job.name())));
         }
         let own = self.survival.directory();
         if let Some(Err(error)) = own.map(|own| keep_apart(&wish.to, own)) {
@@ -134,7 +134,7 @@ impl Driver<'_> {
         let epoch = match outcome {
             Ok(Some(epoch)) => *epoch,
             Ok(None) => {
-                (wish.answer)(Err(has_ended(self.with.job.job_name())));
+                (wish.answer)(Err(has_ended(self.with.job.name())));
                 return true;
             }
             Err(why) => {
@@ -187,7 +187,7 @@ impl Driver<'_> {
     /// The job is over: savepoints whose epoch is committed are written to their end, and there will be no others.
     pub(super) fn end_saving(&mut self) {
         for (_, wish) in std::mem::take(&mut self.saving.asked) {
-            (wish.answer)(Err(has_ended(self.with.job.job_name())));
+            (wish.answer)(Err(has_ended(self.with.job.name())));
         }
         for thread in self.saving.writing.drain(..) {
             // One that panicked has said so.

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ardea_core::Result;
-use ardea_engine::{Node, NodeConfig};
-use ardea_recovery::{Embedded, Notice, Survival, Survive, Survived, Surviving, SurvivingHandle};
+use ardea_engine::{Job, Node, NodeConfig};
+use ardea_recovery::{Notice, Survival, Survive, Survived, Surviving, SurvivingHandle};
 
 use crate::windows::Windows;
 
@@ -61,7 +61,7 @@ pub fn often(survival: Survival) -> Survival {
         .pause(Duration::ZERO)
 }
 
-pub fn run(job: &impl Embedded, survival: &Survival) -> Result<Survived> {
+pub fn run(job: &impl Job, survival: &Survival) -> Result<Survived> {
     job.run_surviving_with(survival, node())
 }
 
@@ -93,7 +93,7 @@ pub fn known_everywhere(job: &Windows, handle: &SurvivingHandle) {
 
 /// Runs a job beside what `meanwhile` does.
 pub fn with(
-    job: &dyn Embedded,
+    job: &dyn Job,
     survival: &Survival,
     meanwhile: impl FnOnce(&SurvivingHandle) + Send,
 ) -> Result<Survived> {

@@ -7,8 +7,8 @@ use ardea_core::{
     Dag, Edge, Epoch, Error, ErrorCode, Inbox, Instance, Ordinal, Outbox, Parallelism, Processor,
     Progress, Result, Vertex,
 };
-use ardea_engine::{JobConfig, JobHandle, Node};
-use ardea_recovery::{Embedded, Notice};
+use ardea_engine::{Job, Parallelisms, Program};
+use ardea_recovery::Notice;
 
 use crate::site::{Told, run, survival};
 
@@ -56,9 +56,17 @@ fn vertex<P: Processor + 'static>(
     Vertex::new(name, Arc::new(supply)).parallelism(Parallelism::Exactly(NonZeroU32::MIN))
 }
 
-impl Embedded for Stuck {
-    fn job_name(&self) -> &str {
+impl Job for Stuck {
+    fn name(&self) -> &str {
         "stuck"
+    }
+
+    fn program(&self, _: &Parallelisms) -> Result<Program> {
+        Ok(Program {
+            dag: self.graph(NonZeroU32::MIN)?,
+            side_channels: Vec::new(),
+            may_lose_instances: false,
+        })
     }
 
     fn graph(&self, _: NonZeroU32) -> Result<Dag> {
@@ -71,10 +79,6 @@ impl Embedded for Stuck {
         let sink = dag.vertex(vertex("sink", || Sink));
         dag.edge(Edge::between(topic, sink));
         Ok(dag)
-    }
-
-    fn start(&self, node: &Node, config: JobConfig) -> Result<JobHandle> {
-        node.submit(&self.graph(node.config().threads)?, config)
     }
 }
 

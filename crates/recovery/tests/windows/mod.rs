@@ -14,8 +14,7 @@ use ardea_core::{
     Outbox, Parallelism, PartitionId, Processor, Progress, RestoredState, Result, Routing,
     Timestamp, Vertex, Watermark,
 };
-use ardea_engine::{JobConfig, JobHandle, Node};
-use ardea_recovery::Embedded;
+use ardea_engine::{Job, Parallelisms, Program};
 
 /// In how many parts the file is read, whatever the number of sources.
 const SPLITS: u64 = 6;
@@ -107,9 +106,17 @@ fn vertex<P: Processor + 'static>(
     Vertex::new(name, Arc::new(supply)).parallelism(Parallelism::Exactly(count))
 }
 
-impl Embedded for Windows {
-    fn job_name(&self) -> &str {
+impl Job for Windows {
+    fn name(&self) -> &str {
         &self.name
+    }
+
+    fn program(&self, _: &Parallelisms) -> Result<Program> {
+        Ok(Program {
+            dag: self.graph(NonZeroU32::MIN)?,
+            side_channels: Vec::new(),
+            may_lose_instances: false,
+        })
     }
 
     fn graph(&self, _: NonZeroU32) -> Result<Dag> {
@@ -147,10 +154,6 @@ impl Embedded for Windows {
         dag.edge(Edge::between(numbers, counts).routing(Routing::keyed(|n: &u64| n % KEYS)));
         dag.edge(Edge::between(counts, files).routing(Routing::RoundRobin));
         Ok(dag)
-    }
-
-    fn start(&self, node: &Node, config: JobConfig) -> Result<JobHandle> {
-        node.submit(&self.graph(node.config().threads)?, config)
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ardea_api::{MapEntriesView, MapEntryView, MapEvent, MapView};
 use ardea_core::{Error, ErrorCode, PartitionId, Result};
-use ardea_grid_net::{GridMap, MapEvent as Event, MapListener, Plain};
+use ardea_grid_net::{GridMap, MapEvent, MapListener, Plain};
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::json::{JsonChange, JsonEntries, JsonEntry, MapSummary};
 use super::values::{from_json, from_text, to_json};
 use super::{Filter, MapAsk, MapShape, MapTold, Swap, check_fits, check_name, no_such_map};
 use crate::ask::LETTER_BYTES;
@@ -100,7 +100,7 @@ impl MapDesk {
     ///
     /// # Errors
     /// [`ErrorCode::StateUnavailable`] if some can't be read now.
-    pub fn list(&self) -> Result<Vec<MapView>> {
+    pub fn list(&self) -> Result<Vec<MapSummary>> {
         let mut known = Vec::new();
         self.names()?.scan(|name, shape| {
             known.push((String::from_utf8_lossy(&name.0).into_owned(), shape));
@@ -110,7 +110,7 @@ impl MapDesk {
         known.dedup_by(|a, b| a.0 == b.0);
         let views = known.into_iter().map(|(name, shape)| {
             let (shape, map) = (MapShape::of_json(&shape.0)?, self.entries(&name)?);
-            Ok(MapView {
+            Ok(MapSummary {
                 name,
                 keys: shape.keys.to_string(),
                 values: shape.values.to_string(),
@@ -125,7 +125,7 @@ impl MapDesk {
     ///
     /// # Errors
     /// [`ErrorCode::NoSuchEntry`] if there is no such map; [`ErrorCode::BadRequest`] if that is no key of it.
-    pub fn get(&self, name: &str, key: &str) -> Result<Option<MapEntryView>> {
+    pub fn get(&self, name: &str, key: &str) -> Result<Option<JsonEntry>> {
         let (key, map) = (self.key(name, key)?, self.entries(name)?);
         let value = map.get(&Plain(key.clone()))?;
         Ok(value.map(|value| entry(&key, &value.0)))
@@ -139,7 +139,7 @@ impl MapDesk {
     ///
     /// # Errors
     /// As [`get`](Self::get), and [`ErrorCode::LimitReached`] if there is no room.
-    pub fn put(&self, name: &str, key: &str, value: Value) -> Result<MapEntryView> {
+    pub fn put(&self, name: &str, key: &str, value: Value) -> Result<JsonEntry> {
         let shape = self.shape(name)?;
         let key = from_text(&shape.keys, key, "key")?;
         let value = from_json(&shape.values, value, "value")?;
@@ -153,7 +153,7 @@ impl MapDesk {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn remove(&self, name: &str, key: &str) -> Result<Option<MapEntryView>> {
+    pub fn remove(&self, name: &str, key: &str) -> Result<Option<JsonEntry>> {
         let (key, map) = (self.key(name, key)?, self.entries(name)?);
         let had = map.remove(&Plain(key.clone()))?;
         Ok(had.map(|had| entry(&key, &had.0)))
@@ -178,7 +178,7 @@ impl MapDesk {
     ///
     /// # Errors
     /// [`ErrorCode::NoSuchEntry`] if there is no such map.
-    pub fn scan(&self, name: &str, filter: &Filter, limit: u32) -> Result<MapEntriesView> {
+    pub fn scan(&self, name: &str, filter: &Filter, limit: u32) -> Result<JsonEntries> {
         self.shape(name)?;
         let (limit, mut bytes, mut more) = (limit as usize, 0, false);
         // By their bytes: a copy that takes over meanwhile may tell some again.
@@ -194,9 +194,9 @@ impl MapDesk {
             }
             !more
         })?;
-        let mut entries: Vec<MapEntryView> = found.into_values().collect();
+        let mut entries: Vec<JsonEntry> = found.into_values().collect();
         entries.sort_by(|a, b| in_order(&a.key, &b.key));
-        Ok(MapEntriesView { entries, more })
+        Ok(JsonEntries { entries, more })
     }
 
     /// Hears what happens to entries that a filter takes.
@@ -230,25 +230,25 @@ impl MapWatch {
     ///
     /// # Errors
     /// [`ErrorCode::StateUnavailable`] if this host has no part in the grid any more.
-    pub fn next(&self, patience: Duration) -> Result<Option<MapEvent>> {
+    pub fn next(&self, patience: Duration) -> Result<Option<JsonChange>> {
         let Some(event) = self.listener.next(patience)? else {
             return Ok(None);
         };
-        let is_wanted = |seen: &MapEntryView| self.filter.takes(&seen.key, &seen.value);
+        let is_wanted = |seen: &JsonEntry| self.filter.takes(&seen.key, &seen.value);
         Ok(match event {
-            Event::Added(key, value) => {
+            MapEvent::Added(key, value) => {
                 let seen = Some(entry(&key.0, &value.0)).filter(is_wanted);
-                seen.map(MapEvent::Added)
+                seen.map(JsonChange::Added)
             }
-            Event::Updated(key, value) => {
+            MapEvent::Updated(key, value) => {
                 let seen = Some(entry(&key.0, &value.0)).filter(is_wanted);
-                seen.map(MapEvent::Updated)
+                seen.map(JsonChange::Updated)
             }
-            Event::Removed(key) => {
+            MapEvent::Removed(key) => {
                 let key = Some(to_json(&key.0)).filter(|key| self.filter.takes_key(key));
-                key.map(|key| MapEvent::Removed { key })
+                key.map(|key| JsonChange::Removed { key })
             }
-            Event::Missed(_) => Some(MapEvent::Missed),
+            MapEvent::Missed(_) => Some(JsonChange::Missed),
         })
     }
 }
@@ -257,8 +257,8 @@ fn plain(text: &str) -> Plain {
     Plain(Bytes::copy_from_slice(text.as_bytes()))
 }
 
-fn entry(key: &[u8], value: &[u8]) -> MapEntryView {
-    MapEntryView {
+fn entry(key: &[u8], value: &[u8]) -> JsonEntry {
+    JsonEntry {
         key: to_json(key),
         value: to_json(value),
     }

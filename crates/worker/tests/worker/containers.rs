@@ -11,8 +11,9 @@ use ardea_core::Result;
 use ardea_engine::Job;
 use ardea_metrics::MetricsSinks;
 use ardea_packing::{ContainerId, Resources};
+use ardea_recovery::CutKeeper;
 use ardea_worker::{
-    CutKeeper, FinderFactory, MasterFinder, Surroundings, run, start_from_environment,
+    FinderFactory, MasterFinder, Surroundings, run, start_from_environment,
 };
 
 use crate::jobs::{Adding, Relaying};

@@ -15,7 +15,7 @@ use ardea_core::{
 };
 use ardea_engine::{Job, Parallelisms, Program};
 use ardea_packing::ContainerId;
-use ardea_worker::CutKeeper;
+use ardea_recovery::CutKeeper;
 
 use crate::containers::{start, thread_keeping};
 use crate::instances::until;

@@ -8,7 +8,7 @@ use ardea_core::{
     Cut, Epoch, Error, ErrorCode, Guarantee, PartitionId, Result, StateChunk, StateEntry, Waker,
 };
 use ardea_engine::{CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, Cuts, InstanceName};
-use ardea_worker::{CutKeeper, LifeCuts, LifeHere};
+use ardea_recovery::{CutKeeper, LifeCuts, LifeHere};
 
 /// Vertex and number.
 type Which = (String, u32);

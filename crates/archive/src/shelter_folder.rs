@@ -5,12 +5,12 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_shelter::{
+    Ask, Head, LETTER_BYTES, LETTER_NAMES, Mark, PIECE_BYTES, SMALL_BYTES, Shelter, Told,
+};
 use ardea_snapshot::{FileName, FileState, Folder, Listed};
 use bytes::{Bytes, BytesMut};
 
-use crate::ask::{
-    Ask, Head, LETTER_BYTES, LETTER_NAMES, Mark, PIECE_BYTES, SMALL_BYTES, Shelter, Told,
-};
 
 /// What people call the place.
 const PLACE: &str = "the memory of the cluster's hosts";
@@ -163,7 +163,7 @@ fn head(name: &FileName, content: &Bytes, writer: u64) -> Head {
 }
 
 /// A number that nobody else has.
-pub(crate) fn fresh() -> u64 {
+fn fresh() -> u64 {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
     hasher.finish()

@@ -1,4 +1,4 @@
-//! Where the cuts of a container's instances go, and where the state comes from that they begin with: another room's matter.
+//! The storage of a worker's snapshots, as the worker sees it.
 
 use std::fmt;
 use std::sync::Arc;
