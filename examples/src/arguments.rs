@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
-use ardea::core::settings::{nearest, parse_count, parse_duration};
+use ardea::config::{nearest, parse_count, parse_duration};
 use ardea::core::{Bounded, ErrorCode, Source};
 use ardea::prelude::{files, stdin};
 use ardea::{Error, Result};

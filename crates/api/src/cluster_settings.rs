@@ -4,8 +4,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ardea_config::{Origin, Resolved};
 use ardea_control::CertificateFiles;
-use ardea_core::settings::{Origin, Resolved};
 use ardea_core::{Result, Token};
 use ardea_output::OutputBounds;
 use ardea_packing::{
@@ -316,7 +316,7 @@ fn cpu(resolved: &Resolved, key: &str) -> Result<MilliCores> {
 
 #[cfg(test)]
 mod tests {
-    use ardea_core::settings::{ConfigFile, Resolver, Schema};
+    use ardea_config::{ConfigFile, Resolver, Schema};
 
     use super::*;
     use crate::with_clusters;

@@ -1,6 +1,6 @@
 //! The status of an error in the REST interface, and errors that name what is there.
 
-use ardea_core::settings::nearest;
+use ardea_config::nearest;
 use ardea_core::{Error, ErrorCode};
 use ardea_packing::ContainerId;
 

@@ -61,10 +61,10 @@ mod upgrade;
 pub mod testing;
 
 pub use answer::{Answer, Pending, Unanswered};
+pub use ardea_courier::Fault;
 pub use client::{Client, DOUBTFUL, LogLines, MapChanges};
 pub use cluster::Cluster;
 pub use cluster_settings::{ClusterSettings, load_tls, wrong_name};
-pub use ardea_courier::Fault;
 pub use fault::{MOST_NUMBERS, no_such_container, no_such_host, no_such_job, status_of};
 pub use host::{ClusterInfo, HostView, HostedContainer};
 pub use job::{

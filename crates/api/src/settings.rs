@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_core::settings::{Kind, Schema, Setting};
+use ardea_config::{Kind, Schema, Setting};
 
 /// The word for what is found out by itself.
 pub(crate) const AUTO: &str = "auto";

@@ -5,8 +5,8 @@ use std::path::Path;
 use ardea_control::{Generation, ProgramRef};
 use ardea_core::{PartitionId, Schema, StateShape, Timestamp};
 use ardea_grid_net::{Grid, GridConfig};
-use ardea_recovery::Snapshots;
 use ardea_packing::{PackingConfig, Resources, VertexDemand};
+use ardea_recovery::Snapshots;
 use ardea_shelter::GridShelf;
 use ardea_snapshot::{Commit, CutKind, CutOf, PartitionRange};
 

@@ -9,9 +9,9 @@ use ardea_control::{BROUGHT, EpochKind, JobRef, Life, WorkerId, WorkerStart};
 use ardea_core::{Epoch, Error, ErrorCode, Guarantee, Instance, Result};
 use ardea_cuts::{CutPlace, CutTaker, Gathering, StateReading, Writers, is_same, waited_for};
 use ardea_engine::{CutSink, CutSource, Cuts, InstanceName, JobHandle};
+use ardea_recovery::{CutKeeper, LifeCuts, LifeHere};
 use ardea_shelter::{Ask, Shelter, Told};
 use ardea_snapshot::{Folder, Snapshot, SnapshotId};
-use ardea_recovery::{CutKeeper, LifeCuts, LifeHere};
 
 use crate::losing::{Heard, Losing, Watched};
 use crate::probe::{find_place, lost};

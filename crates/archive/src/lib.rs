@@ -66,5 +66,5 @@ pub use keeper::FolderKeeper;
 pub use looking::Kept;
 pub use probe::{make_place, unmake_place};
 pub use promise::{Origin, Place, Promise};
-pub use shelter_folder::ShelterFolder;
 pub use remembered::{states_of, write_states};
+pub use shelter_folder::ShelterFolder;

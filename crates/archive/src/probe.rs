@@ -11,8 +11,8 @@ use ardea_shelter::Shelter;
 use ardea_snapshot::{FileName, FileState, Folder, Listed, seal, unseal};
 use bytes::Bytes;
 
-use crate::ShelterFolder;
 use crate::Place;
+use crate::ShelterFolder;
 use crate::mirrored::Mirrored;
 
 const KIND: &str = "ardea folder";

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use ardea_config::{Resolver, Schema};
 use ardea_control::{JobDefinition, JobRef};
-use ardea_core::settings::{Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_recovery::{Dropping, SURVIVAL_SETTINGS, Survival, address_of, part_of};
 use serde::{Deserialize, Serialize};

@@ -11,7 +11,6 @@ use ardea_shelter::{
 use ardea_snapshot::{FileName, FileState, Folder, Listed};
 use bytes::{Bytes, BytesMut};
 
-
 /// What people call the place.
 const PLACE: &str = "the memory of the cluster's hosts";
 

@@ -17,10 +17,10 @@ use ardea_core::{
 };
 use ardea_engine::{Counted, CutRead, CutReport, CutSink, InstanceName};
 use ardea_grid_net::{Grid, GridConfig};
-use ardea_recovery::Snapshots;
 use ardea_packing::{ContainerId, InstanceId, JobDemand, Resources};
-use ardea_shelter::{GridShelf, Shelter};
+use ardea_recovery::Snapshots;
 use ardea_recovery::{CutKeeper, LifeCuts, LifeHere};
+use ardea_shelter::{GridShelf, Shelter};
 
 /// Long enough for any machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -38,6 +38,7 @@
 
 pub use ardea_aggregate as aggregate;
 pub use ardea_codec as codec;
+pub use ardea_config as config;
 pub use ardea_connect as connect;
 #[cfg(feature = "grid")]
 pub use ardea_connect_grid as grid;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_core::settings::duration::format_duration;
+use ardea_config::duration::format_duration;
 use ardea_core::{Error, ErrorCode, Result};
 
 /// The longest time that anything may be asked to take.

@@ -12,8 +12,8 @@ mod params;
 pub(crate) use chain::{ChainLoad, topology};
 pub use params::LatencyParams;
 
+use ardea_config::duration::format_duration;
 use ardea_core::Result;
-use ardea_core::settings::duration::format_duration;
 use serde_json::json;
 
 use crate::cluster::{Load, Sample, Spread, merged};

@@ -84,7 +84,7 @@ pub fn run(params: &RecoveryParams, progress: &mut dyn FnMut(&str)) -> Result<Re
     let mut figures: Vec<Field> = vec![("duration_s", json!(seconds(spent.wall)))];
     figures.extend(moments(&described, &samples, (at, at_ms)));
     figures.extend(machine_of(spent, None, noise));
-    let warmup = ardea_core::settings::duration::format_duration(params.warmup);
+    let warmup = ardea_config::duration::format_duration(params.warmup);
     Ok(Report {
         bench: "recovery",
         parameters: vec![

@@ -104,7 +104,7 @@ pub fn run(params: &RescaleParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     let with = once(params, &[to, from], progress)?;
     let mut figures = figures(params, &with, &without);
     figures.extend(machine_of(with.spent, with.rss_mb, noise));
-    let time = ardea_core::settings::duration::format_duration;
+    let time = ardea_config::duration::format_duration;
     Ok(Report {
         bench: "rescale",
         parameters: vec![
@@ -136,7 +136,7 @@ fn once(
         let what = "cannot make a folder for snapshots";
         ardea_core::Error::new(ardea_core::ErrorCode::WriteFailed, what).because(error)
     })?;
-    let time = ardea_core::settings::duration::format_duration;
+    let time = ardea_config::duration::format_duration;
     let settings = [
         format!("job.containers={}", params.from),
         "threads=1".into(),

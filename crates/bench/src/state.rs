@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ardea_core::settings::duration::format_duration;
-use ardea_core::settings::format_bytes;
+use ardea_config::duration::format_duration;
+use ardea_config::format_bytes;
 use ardea_core::{
     Chunk, DEFAULT_CHUNK_RECORDS, Error, ErrorCode, Inbox, InstanceContext, LocalStore,
     MetricsSnapshot, Ordinal, Outbox, Processor, Result, Rows, StateCodec, Timestamp,

@@ -434,7 +434,7 @@ pub struct QueryArgs {
 
 /// A duration such as `500ms`, `10s` or `1m30s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    ardea_core::settings::parse_duration(text).map_err(|error| error.to_string())
+    ardea_config::parse_duration(text).map_err(|error| error.to_string())
 }
 
 /// How often something is looked at or printed whole.
@@ -498,7 +498,7 @@ fn key_value(text: &str) -> Result<String, String> {
 
 /// A number of things, which people may write with underscores: `1_000_000`.
 pub fn count(text: &str) -> Result<u64, String> {
-    ardea_core::settings::parse_count(text).map_err(|error| error.to_string())
+    ardea_config::parse_count(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use ardea::cluster::Modules;
 use ardea::console::{Interrupts, RunSettings, Supervisor};
 use ardea::job::{read_settings_over, resolver, schema};
 use ardea_api::ClusterSettings;
+use ardea_config::{ConfigFile, Flag, Resolved};
 use ardea_connect::live_table::Screen;
-use ardea_core::settings::{ConfigFile, Flag, Resolved};
 use ardea_engine::{NodeConfig, allowed_cores};
 
 use crate::args::{Global, Where};

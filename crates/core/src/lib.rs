@@ -14,11 +14,10 @@
 //! * [`Key`] and [`PartitionId`]: the frozen partition function;
 //! * [`Guarantee`], [`Cut`], [`CutWriter`], [`RestoredState`]: state that outlives its instance;
 //! * [`Error`]: what failed, on what, why, and what to do next;
-//! * [`settings`]: the one configuration schema.
 //!
 //! # Invariants
 //!
-//! * This crate knows nothing of threads, tasklets or networks, and reads no file but the one that [`settings::ConfigFile`] names;
+//! * This crate knows nothing of threads, tasklets or networks, and reads no file;
 //!   [`real_path`] looks at names only.
 //! * Time is asked of a [`Clock`] only, so that a test can move it by hand; only what a thread costs is asked of the kernel
 //!   ([`thread_cpu_time`]).
@@ -88,7 +87,6 @@ mod latency;
 mod lost_position;
 mod metrics;
 mod origins;
-pub mod settings;
 mod token;
 mod unseen;
 mod waker;

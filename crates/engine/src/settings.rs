@@ -3,8 +3,8 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use ardea_config::{Kind, Resolved, Setting};
 use ardea_core::Result;
-use ardea_core::settings::{Kind, Resolved, Setting};
 
 use crate::config::NodeConfig;
 use crate::state_place::{self, StatePlace};
@@ -15,7 +15,7 @@ use crate::state_place::{self, StatePlace};
 /// Code that fills a [`NodeConfig`] itself isn't held to them.
 ///
 /// ```
-/// use ardea_core::settings::{Resolver, Schema};
+/// use ardea_config::{Resolver, Schema};
 /// use ardea_engine::{NODE_SETTINGS, NodeConfig};
 ///
 /// let schema = Schema::of(NODE_SETTINGS);
@@ -134,8 +134,8 @@ fn positive<T: TryFrom<NonZeroU64>>(resolved: &Resolved, key: &str, count: u64) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ardea_config::{Resolver, Schema};
     use ardea_core::DEFAULT_CHUNK_RECORDS;
-    use ardea_core::settings::{Resolver, Schema};
 
     /// Every field by name with its value; it doesn't compile when a field is missing.
     fn fields(config: NodeConfig) -> Vec<(&'static str, String)> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea_core::settings::{Kind, Resolved, Setting};
+use ardea_config::{Kind, Resolved, Setting};
 use ardea_core::{LocalStore, Result};
 
 /// How much memory state on disk has beside it unless told.
@@ -102,7 +102,7 @@ fn on_disk(folder: &std::path::Path, _: u64) -> Result<Arc<dyn LocalStore>> {
 mod tests {
     use super::*;
     use crate::{NODE_SETTINGS, NodeConfig};
-    use ardea_core::settings::{Resolver, Schema};
+    use ardea_config::{Resolver, Schema};
 
     fn place(flags: &[&str]) -> StatePlace {
         let schema = Schema::of(NODE_SETTINGS);

@@ -221,7 +221,7 @@ fn containers_of(past: &PastJob) -> String {
 mod tests {
     use super::*;
     use ardea_api::CLUSTER_SETTINGS;
-    use ardea_core::settings::{Resolver, Schema};
+    use ardea_config::{Resolver, Schema};
 
     fn past(scheduler: &str) -> PastJob {
         let job = JobRef {

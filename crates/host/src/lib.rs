@@ -21,7 +21,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use ardea_api::{CLUSTER_SETTINGS, ClusterSettings};
-//! use ardea_core::settings::{Resolver, Schema};
+//! use ardea_config::{Resolver, Schema};
 //! use ardea_courier::Security;
 //! use ardea_host::{Host, HostSetup};
 //! use ardea_packages::{Cache, CacheConfig, PackageStores, StoreOptions};
@@ -79,8 +79,8 @@ mod pressure;
 mod remembered;
 mod room;
 mod served;
-mod snapshot_view;
 mod sheltered;
+mod snapshot_view;
 mod unattended;
 mod vanished;
 

@@ -184,9 +184,9 @@ mod tests {
     use std::time::Duration;
 
     use ardea_api::CLUSTER_SETTINGS;
+    use ardea_config::{Resolver, Schema};
     use ardea_control::{JobDefinition, ProgramRef};
     use ardea_core::ErrorCode;
-    use ardea_core::settings::{Resolver, Schema};
     use ardea_master::{PastJob, submit};
     use ardea_packing::{
         ContainerId, JobDemand, PackingConfig, ResourceManagers, Resources, VertexDemand,

@@ -93,7 +93,7 @@ fn lock(folder: &Path) -> Option<File> {
 #[cfg(test)]
 mod tests {
     use ardea_api::CLUSTER_SETTINGS;
-    use ardea_core::settings::{Resolver, Schema};
+    use ardea_config::{Resolver, Schema};
     use ardea_state_manager::{FileState, StateOptions};
 
     use super::*;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ardea_control::{CertificateFiles, LeaseConfig, MasterConfig};
 use ardea_courier::Security;
-use ardea_recovery::Snapshots;
 use ardea_packing::ResourceManagers;
+use ardea_recovery::Snapshots;
 use ardea_scheduler::{LaunchPlan, Schedulers};
 use ardea_state_manager::StateManager;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use ardea_config::{Kind, Resolved, Setting};
 use ardea_core::Result;
-use ardea_core::settings::{Kind, Resolved, Setting};
 
 /// How seldom a process may tell its metrics.
 pub(crate) const MOST_EVERY: Duration = Duration::from_secs(60);
@@ -11,7 +11,7 @@ pub(crate) const MOST_EVERY: Duration = Duration::from_secs(60);
 /// The settings under `metrics`.
 ///
 /// ```
-/// use ardea_core::settings::{Resolver, Schema};
+/// use ardea_config::{Resolver, Schema};
 /// use ardea_metrics::{METRICS_SETTINGS, MetricsConfig};
 ///
 /// let schema = Schema::of(METRICS_SETTINGS);

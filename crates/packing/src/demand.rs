@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ardea_core::settings::nearest;
+use ardea_config::nearest;
 use ardea_core::{Error, ErrorCode, Result, is_unseen};
 use serde::{Deserialize, Serialize};
 

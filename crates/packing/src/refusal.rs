@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ardea_core::settings::readable_bytes;
+use ardea_config::readable_bytes;
 use ardea_core::{Error, ErrorCode};
 
 use crate::{ContainerId, InstanceId, MilliCores, Resources, VertexName};

@@ -9,7 +9,9 @@ use std::time::Duration;
 use ardea_control::{EpochsAgent, Generation, ParticipantId};
 use ardea_core::{DeadLetters, Epoch, Error, ErrorCode, Guarantee, Result};
 use ardea_cuts::{Alignment, CutNews, CutPlace, CutTaker, Gathering, StateReading, Writers};
-use ardea_engine::{CutSink, CutSource, Cuts, InstanceName, Job, JobConfig, JobHandle, JobStatus, Node};
+use ardea_engine::{
+    CutSink, CutSource, Cuts, InstanceName, Job, JobConfig, JobHandle, JobStatus, Node,
+};
 use ardea_savepoint::{Dropping, JobStates, StateDiff, diff};
 use ardea_snapshot::{Folder, Snapshot};
 

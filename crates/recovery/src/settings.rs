@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use ardea_core::settings::{Kind, Resolved, Setting};
+use ardea_config::{Kind, Resolved, Setting};
 use ardea_core::{Guarantee, Result};
 use ardea_savepoint::Dropping;
 
@@ -24,7 +24,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// What a job promises when it fails, and how that is kept.
 ///
 /// ```
-/// use ardea_core::settings::{Resolver, Schema};
+/// use ardea_config::{Resolver, Schema};
 /// use ardea_recovery::{SURVIVAL_SETTINGS, Survival};
 ///
 /// let schema = Schema::of(SURVIVAL_SETTINGS);
@@ -182,7 +182,7 @@ impl Survival {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_core::settings::{Resolver, Schema};
+    use ardea_config::{Resolver, Schema};
 
     fn told(flags: &[&str]) -> Result<Option<Survival>> {
         let schema = Schema::of(SURVIVAL_SETTINGS);

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_cuts::Writers;
-use ardea_engine::{Job, Interruptible, JobHandle, Node, NodeConfig, allowed_cores, end_on_interrupt};
+use ardea_engine::{
+    Interruptible, Job, JobHandle, Node, NodeConfig, allowed_cores, end_on_interrupt,
+};
 use ardea_savepoint::{JobStates, SavepointManifest};
 
 use crate::counts::JobCounts;

@@ -53,12 +53,13 @@ mod telling;
 mod host;
 
 pub use ask::{
-    Ask, Head, Hearing, LETTER_BYTES, LETTER_NAMES, Losses, Mark, PIECE_BYTES, SMALL_BYTES, Shelter, Told,
+    Ask, Head, Hearing, LETTER_BYTES, LETTER_NAMES, Losses, Mark, PIECE_BYTES, SMALL_BYTES,
+    Shelter, Told,
 };
 pub use host::{HostShelter, HostShelterSetup, is_wanted, want};
 pub use maps::{
-    ClusterListener, ClusterMap, ClusterReads, Filter, JsonChange, JsonEntries, JsonEntry, MapAsk, MapDesk, MapShape,
-    MapSummary, MapTold, MapWatch, Swap, no_such_map, reach_maps_by,
+    ClusterListener, ClusterMap, ClusterReads, Filter, JsonChange, JsonEntries, JsonEntry, MapAsk,
+    MapDesk, MapShape, MapSummary, MapTold, MapWatch, Swap, no_such_map, reach_maps_by,
 };
 pub use remote::{OpenState, RemoteShelter};
 pub use shelf::GridShelf;

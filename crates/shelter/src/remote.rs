@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_courier::{Fault, Encoded, Greeting, Receiver, Security, Sender, connect};
+use ardea_courier::{Encoded, Fault, Greeting, Receiver, Security, Sender, connect};
 use ardea_state_manager::StateManager;
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_courier::{Fault, Courier, Listener};
+use ardea_courier::{Courier, Fault, Listener};
 
 use crate::ask::{Ask, Request, Shelter, Told};
 use crate::telling::{Letters, Listeners};

@@ -167,7 +167,10 @@ fn who_listens_goes_on_by_another_member(shelf: &GridShelf, ships: &ClusterMap<S
     assert_eq!(all.len(), PARTITION_COUNT as usize);
     let tern = ("tern".to_string(), ship("SE", 2));
     ships.put(&tern.0, &tern.1).unwrap();
-    assert_eq!(news.next(SOON).unwrap(), Some(MapEvent::Added(tern.0, tern.1)));
+    assert_eq!(
+        news.next(SOON).unwrap(),
+        Some(MapEvent::Added(tern.0, tern.1))
+    );
 }
 
 fn several_are_combined(ships: &ClusterMap<String, Ship>) {

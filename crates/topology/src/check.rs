@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ardea_core::settings::nearest;
+use ardea_config::nearest;
 use ardea_core::{Error, ErrorCode, Result, is_unseen};
 
 use crate::anchor::Task;

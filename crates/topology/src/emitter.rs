@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use ardea_core::settings::nearest;
+use ardea_config::nearest;
 use ardea_core::{Chunk, Error, ErrorCode, Ordinal, Outbox, Result};
 
 use crate::anchor::{Anchor, Ids, Salt};

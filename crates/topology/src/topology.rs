@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
-use ardea_core::settings::nearest;
+use ardea_config::nearest;
 use ardea_core::{Dag, Error, ErrorCode, Result};
 use ardea_engine::{Job, JobConfig, JobHandle, Node, NodeConfig, Parallelisms, Program};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ardea_core::settings::nearest;
+use ardea_config::nearest;
 use ardea_core::{Error, ErrorCode, Result};
 
 use crate::anchor::{Anchor, Salt};

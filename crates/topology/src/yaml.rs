@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::settings::{nearest, parse_bytes, parse_duration};
+use ardea_config::{nearest, parse_bytes, parse_duration};
 use ardea_core::{Error, ErrorCode, Isolation, Result};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};

@@ -22,7 +22,6 @@ use ardea_packing::{ContainerId, InstanceId};
 use tokio::sync::mpsc;
 
 use crate::crossings::{StreamConfig, WorkerCrossings};
-use ardea_recovery::CutKeeper;
 use crate::driver::Event;
 use crate::failures::Failures;
 use crate::gauges::Gauges;
@@ -31,6 +30,7 @@ use crate::living::{Legacy, Living};
 use crate::mail::PostOffice;
 use crate::network::Network;
 use crate::plan::{Names, parallelisms, sites};
+use ardea_recovery::CutKeeper;
 
 /// How long it waits at most before it looks around.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -12,10 +12,10 @@ use ardea_engine::{Cuts, Deployment, Keepsakes};
 use ardea_packing::InstanceId;
 use tokio::sync::mpsc;
 
-use ardea_recovery::{CutKeeper, LifeCuts, LifeHere};
 use crate::driver::Event;
 use crate::plan::parallelisms;
 use crate::read_first::ReadFirst;
+use ardea_recovery::{CutKeeper, LifeCuts, LifeHere};
 
 /// What the instances of a life have left here when it ended: of use to a life that begins from an epoch of that one.
 pub(crate) struct Legacy {

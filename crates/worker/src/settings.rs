@@ -5,9 +5,9 @@ use std::net::Ipv6Addr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use ardea_config::{Kind, Resolved, Resolver, Schema, Setting};
 use ardea_control::AgentConfig;
 use ardea_core::Result;
-use ardea_core::settings::{Kind, Resolved, Resolver, Schema, Setting};
 use ardea_engine::{NODE_SETTINGS, NodeConfig};
 use ardea_metrics::{METRICS_SETTINGS, MetricsConfig};
 use ardea_packing::Resources;

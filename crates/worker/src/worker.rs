@@ -17,7 +17,6 @@ use ardea_packing::InstanceId;
 use ardea_tls::Tls;
 use tokio::sync::mpsc;
 
-use ardea_recovery::CutKeeper;
 use crate::deployer::{self, Command, Commands, Deployer};
 use crate::driver::{Driver, Ending, Event, MasterFinder};
 use crate::failures::Failures;
@@ -29,6 +28,7 @@ use crate::peer_names::look_up_peers;
 use crate::settings::WorkerConfig;
 use crate::start::{addresses, endpoint, exchange_cluster, full_name, read_token};
 use crate::transports::{TransportSetup, Transports};
+use ardea_recovery::CutKeeper;
 
 /// How to come by a [`MasterFinder`]: by the state manager whose URL is in the worker's start.
 pub type FinderFactory = dyn Fn(&WorkerStart) -> Pin<Box<dyn Future<Output = Result<Arc<dyn MasterFinder>>> + Send>>

@@ -12,6 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &[
         "ardea-ring",
         "ardea-core",
+        "ardea-config",
         "ardea-aggregate",
         "ardea-filesystem",
     ],

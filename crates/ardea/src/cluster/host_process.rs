@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_api::{CLUSTER_SETTINGS, ClusterSettings, Fault};
+use ardea_config::{Resolver, Schema};
 use ardea_control::MasterConfig;
-use ardea_core::settings::{Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::{Security, THREADS_STAY};
 use ardea_host::{Host, HostSetup};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ardea_api::ClusterSettings;
-use ardea_core::settings::format_duration;
+use ardea_config::format_duration;
 use ardea_core::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
@@ -115,7 +115,7 @@ mod tests {
     use std::path::Path;
 
     use ardea_api::{CLUSTER_SETTINGS, is_of_the_host};
-    use ardea_core::settings::{Resolver, Schema};
+    use ardea_config::{Resolver, Schema};
 
     use super::*;
 

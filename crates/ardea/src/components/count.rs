@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use ardea_core::settings::parse_duration;
+use ardea_config::parse_duration;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_topology::{Bolt, Collector, Outcome, Outputs, Settings, Tuple};
 use serde::Deserialize;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use ardea_config::Resolved;
 use ardea_connect::dead_letters::DeadLetterConfig;
-use ardea_core::settings::Resolved;
 use ardea_core::{DeadLetters, Result};
 use ardea_engine::NodeConfig;
 use ardea_metrics::{MetricsConfig, MetricsSinks};

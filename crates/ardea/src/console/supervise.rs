@@ -23,11 +23,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(50);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs a job without a guarantee until it ends; see [`Supervisor::run`].
-pub(super) fn run(
-    job: &dyn Job,
-    settings: RunSettings,
-    with: &Supervisor,
-) -> Result<(), Failure> {
+pub(super) fn run(job: &dyn Job, settings: RunSettings, with: &Supervisor) -> Result<(), Failure> {
     let shape = Shape::of(&job.graph(settings.node.threads)?)?;
     let name = job.name();
     let config = JobConfig {

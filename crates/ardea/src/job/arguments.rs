@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ardea_core::settings::{Flag, nearest};
+use ardea_config::{Flag, nearest};
 use ardea_core::{Error, ErrorCode, Result};
 
 /// What the program is asked for.

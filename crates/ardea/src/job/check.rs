@@ -5,7 +5,7 @@
 //! read is known only to the machine that uses it.
 
 use ardea_api::{Client, ClusterSettings};
-use ardea_core::settings::Resolved;
+use ardea_config::Resolved;
 use ardea_core::{Error, Result};
 use ardea_scheduler::{SLURM_OPTIONS, slurm_options};
 use ardea_state_manager::StateUrl;
@@ -118,7 +118,7 @@ fn refused(resolved: &Resolved, key: &str, why: &Error) -> Error {
 mod tests {
     use std::path::Path;
 
-    use ardea_core::settings::Resolver;
+    use ardea_config::Resolver;
 
     use super::*;
     use crate::job::schema;

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use ardea_core::settings::readable_bytes;
+use ardea_config::readable_bytes;
 
 use super::submit::{Step, Submitted};
 

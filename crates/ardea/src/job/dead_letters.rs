@@ -1,8 +1,8 @@
 //! The place of a job's dead letters, as settings name it.
 
+use ardea_config::{Resolved, Resolver, Schema};
 use ardea_connect::dead_letters::{DEAD_LETTER_SETTINGS, DeadLetterConfig, DeadLetterPlace};
 use ardea_control::WorkerStart;
-use ardea_core::settings::{Resolved, Resolver, Schema};
 use ardea_core::{DeadLetters, Result};
 #[cfg(not(feature = "kafka"))]
 use ardea_core::{Error, ErrorCode};

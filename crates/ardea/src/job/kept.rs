@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::Path;
 
 use ardea_api::{SnapshotVertexView, SnapshotView, SnapshotsView};
-use ardea_host::snapshot_view;
-use ardea_core::settings::readable_bytes;
+use ardea_config::readable_bytes;
 use ardea_core::{Error, ErrorCode, Result, shown};
+use ardea_host::snapshot_view;
 use ardea_recovery::{Looked, address_of, look, past_damage};
 use serde_json::{Value, json};
 

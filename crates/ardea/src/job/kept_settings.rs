@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ardea_api::JobDescription;
+use ardea_config::{ConfigFile, Origin, Resolved, Schema};
 use ardea_core::Result;
-use ardea_core::settings::{ConfigFile, Origin, Resolved, Schema};
 
 use super::submit::Target;
 
@@ -46,7 +46,7 @@ impl KeptSettings {
         KeptSettings(kept)
     }
 
-    /// Returns them as a file, for [`Resolver::file`](ardea_core::settings::Resolver::file) before
+    /// Returns them as a file, for [`Resolver::file`](ardea_config::Resolver::file) before
     /// all others.
     pub fn file(&self) -> ConfigFile {
         let lines = self.0.iter().map(|(key, value)| {
@@ -71,7 +71,7 @@ impl KeptSettings {
 
 #[cfg(test)]
 mod tests {
-    use ardea_core::settings::Resolver;
+    use ardea_config::Resolver;
 
     use super::*;
     use crate::job::schema;

@@ -189,7 +189,7 @@ fn has_no_state(cluster: &ClusterSettings) -> bool {
 mod tests {
     use super::*;
     use crate::job::read_settings;
-    use ardea_core::settings::Flag;
+    use ardea_config::Flag;
 
     fn settings(directory: &Path, more: &[&str]) -> ClusterSettings {
         let own = format!("cluster.directory={}", directory.display());

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use ardea_api::ClusterSettings;
-use ardea_core::settings::parse_duration;
+use ardea_config::parse_duration;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::Job;
 use ardea_recovery::{KeptStates, SAVING, savepoint};

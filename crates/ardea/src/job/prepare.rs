@@ -5,8 +5,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Component, Path, PathBuf};
 
 use ardea_api::{ClusterSettings, Plans, SubmitRequest, check_job_name, is_of_the_cluster};
+use ardea_config::Resolved;
 use ardea_control::{JobDefinition, JobRef, ProgramRef};
-use ardea_core::settings::Resolved;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::{Job, Parallelisms};
 use ardea_packing::{JobDemand, PackingPlan, ResourceManagers};

@@ -4,10 +4,10 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use ardea_api::{ClusterSettings, with_clusters};
+use ardea_config::{ConfigFile, Flag, Resolved, Resolver, Schema};
 use ardea_connect::dead_letters::DEAD_LETTER_SETTINGS;
 use ardea_control::WORKER_START_VARIABLE;
 use ardea_core::Result;
-use ardea_core::settings::{ConfigFile, Flag, Resolved, Resolver, Schema};
 use ardea_engine::{NODE_SETTINGS, NodeConfig};
 use ardea_metrics::METRICS_SETTINGS;
 use ardea_recovery::SURVIVAL_SETTINGS;

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use ardea_api::StatesView;
-use ardea_core::settings::readable_bytes;
+use ardea_config::readable_bytes;
 use ardea_core::{Error, ErrorCode, Result, StateForm, shown};
 use ardea_engine::Job;
 use ardea_recovery::{KeptStates, place_of_savepoint};

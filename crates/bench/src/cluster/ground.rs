@@ -13,8 +13,8 @@ use ardea::recovery::SURVIVAL_SETTINGS;
 use ardea_api::{
     Client, ClusterSettings, ContainersUpdate, HostView, JobDescription, Phase, with_clusters,
 };
-use ardea_core::settings::duration::format_duration;
-use ardea_core::settings::{Resolved, Resolver, Schema};
+use ardea_config::duration::format_duration;
+use ardea_config::{Resolved, Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Guarantee, Result};
 use ardea_engine::NODE_SETTINGS;
 use ardea_worker::WORKER_SETTINGS;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use ardea_config::duration::format_duration;
 use ardea_core::Result;
-use ardea_core::settings::duration::format_duration;
 use ardea_engine::NodeConfig;
 use serde_json::json;
 

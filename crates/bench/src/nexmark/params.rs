@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ardea::recovery::Survival;
-use ardea_core::settings::duration::format_duration;
+use ardea_config::duration::format_duration;
 use ardea_core::{Guarantee, Result};
 use ardea_engine::NodeConfig;
 use ardea_nexmark::queries::Query;

@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ardea_config::duration::format_duration;
 use ardea_core::Result;
-use ardea_core::settings::duration::format_duration;
 use ardea_engine::NodeConfig;
 use serde_json::json;
 

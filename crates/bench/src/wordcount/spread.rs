@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ardea_config::duration::format_duration;
 use ardea_core::Result;
-use ardea_core::settings::duration::format_duration;
 use ardea_topology::Topology;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ardea_core::settings::duration::format_duration;
+use ardea_config::duration::format_duration;
 use ardea_core::{Guarantee, Result};
 use serde_json::{Value, json};
 

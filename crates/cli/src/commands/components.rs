@@ -1,7 +1,7 @@
 //! `ardea components`: the components that topologies in files may be made of, and what can be set of each.
 
 use ardea::components::{COMPONENTS, ComponentInfo};
-use ardea_core::settings::nearest;
+use ardea_config::nearest;
 use serde_json::{Value, json};
 
 use crate::args::ComponentsArgs;

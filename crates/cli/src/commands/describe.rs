@@ -3,8 +3,8 @@
 use ardea_api::{
     ContainerView, EpochsView, JobDescription, JobEnding, NoteView, PastJobDescription, ProblemView,
 };
+use ardea_config::readable_bytes;
 use ardea_core::ErrorCode;
-use ardea_core::settings::readable_bytes;
 use serde_json::json;
 
 use crate::args::RemoteJob;

@@ -1,6 +1,6 @@
 //! `ardea jobs`: which jobs can be run, and finding one by its name.
 
-use ardea_core::settings::nearest;
+use ardea_config::nearest;
 use ardea_examples::ExampleJob;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use ardea_api::{MapEntryView, MapEvent, MapPutRequest, MapQuery, MapsView};
-use ardea_core::settings::readable_bytes;
+use ardea_config::readable_bytes;
 use ardea_core::{Error, ErrorCode, PARTITION_COUNT, shown};
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ardea_api::{MetricsQuery, MetricsRange, RangeQuery, SampleKind, SampleView};
-use ardea_core::settings::nearest;
+use ardea_config::nearest;
 use ardea_core::{Error, ErrorCode};
 use serde_json::json;
 

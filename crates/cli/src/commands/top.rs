@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use ardea_api::{ContainerTop, TopView, VertexTop};
-use ardea_core::settings::readable_bytes;
+use ardea_config::readable_bytes;
 use ardea_core::{Error, ErrorCode};
 use serde_json::json;
 

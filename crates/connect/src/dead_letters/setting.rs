@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ardea_core::settings::{Kind, Resolved, Setting};
+use ardea_config::{Kind, Resolved, Setting};
 use ardea_core::{DeadLetters, Error, ErrorCode, Result};
 
 use super::to_bounded_file;
@@ -17,7 +17,7 @@ const CONTAINER: &str = "{container}";
 ///
 /// ```
 /// use ardea_connect::dead_letters::{DEAD_LETTER_SETTINGS, DeadLetterConfig, DeadLetterPlace};
-/// use ardea_core::settings::{Resolver, Schema};
+/// use ardea_config::{Resolver, Schema};
 ///
 /// let schema = Schema::of(DEAD_LETTER_SETTINGS);
 /// let resolved = Resolver::new(&schema).flags(["dead_letters=bad.jsonl"]).resolve()?;
@@ -167,7 +167,7 @@ fn make_folder(folder: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use ardea_core::settings::{Resolver, Schema};
+    use ardea_config::{Resolver, Schema};
 
     use super::*;
 

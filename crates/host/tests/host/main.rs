@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_api::{CLUSTER_SETTINGS, Client, ClusterSettings, ParallelismUpdate, SubmitRequest};
+use ardea_config::{Resolver, Schema};
 use ardea_control::{JobDefinition, JobRef, LeaseConfig, ProgramRef};
-use ardea_core::settings::{Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::Security;
 use ardea_host::{Host, HostSetup};

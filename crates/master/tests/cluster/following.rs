@@ -9,8 +9,8 @@ use ardea_control::{
     Needed, Successor, Upgrade, UpgradeEnd, UpgradeOrder,
 };
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_recovery::Snapshots;
 use ardea_master::{JobDesk, JobStore, Jobs, MasterProcess, StoredJob, new_submission};
+use ardea_recovery::Snapshots;
 
 use crate::rig::{Rig, leads, until, until_told};
 

@@ -9,8 +9,8 @@ use ardea_control::{
     JobRef, Needed, StoreReply, StoreRequest,
 };
 use ardea_core::{Epoch, Error, ErrorCode, Result};
-use ardea_recovery::Snapshots;
 use ardea_master::{JobStore, Jobs, MasterProcess};
+use ardea_recovery::Snapshots;
 
 use crate::rig::{Rig, desk, leads, until, until_told};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Mutex;
 
-use ardea_core::settings::nearest;
+use ardea_config::nearest;
 use ardea_core::{Error, ErrorCode, Result};
 use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
 

@@ -12,9 +12,7 @@ use ardea_engine::Job;
 use ardea_metrics::MetricsSinks;
 use ardea_packing::{ContainerId, Resources};
 use ardea_recovery::CutKeeper;
-use ardea_worker::{
-    FinderFactory, MasterFinder, Surroundings, run, start_from_environment,
-};
+use ardea_worker::{FinderFactory, MasterFinder, Surroundings, run, start_from_environment};
 
 use crate::jobs::{Adding, Relaying};
 use crate::master::{Finder, job};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ardea_bench::state::{self, StateParams};
-use ardea_core::settings::parse_bytes;
+use ardea_config::parse_bytes;
 
 use super::{Repeat, repeat};
 use crate::args::duration;

@@ -3,7 +3,7 @@
 use ardea::cluster::{HostStart, Launcher, Modules, Started, host_process};
 use ardea::job::schema;
 use ardea_api::is_of_the_host;
-use ardea_core::settings::{Origin, Resolved};
+use ardea_config::{Origin, Resolved};
 use serde_json::json;
 
 use super::hosts_json;
@@ -148,7 +148,7 @@ fn own_name() -> String {
 
 #[cfg(test)]
 mod tests {
-    use ardea_core::settings::Resolver;
+    use ardea_config::Resolver;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use ardea::cluster::{Launcher, Started};
 use ardea_api::{ClusterSettings, JobSummary};
-use ardea_core::settings::nearest;
+use ardea_config::nearest;
 use ardea_core::{Error, ErrorCode};
 use serde_json::json;
 

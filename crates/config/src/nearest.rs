@@ -5,7 +5,7 @@
 /// A word that was written under a wrong or missing table is compared by its last part, too.
 ///
 /// ```
-/// use ardea_core::settings::nearest;
+/// use ardea_config::nearest;
 ///
 /// assert_eq!(nearest("wordcuont", ["flights", "wordcount"].into_iter()), Some("wordcount"));
 /// ```

@@ -10,7 +10,7 @@ use super::resolver::Resolver;
 use super::schema::Schema;
 use super::setting::Setting;
 use super::value::Value;
-use crate::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result};
 
 /// Every setting of a schema with its value and origin; made by a [`Resolver`].
 ///

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::origin::{Assignment, Origin};
 use super::schema::Schema;
 use super::setting::Kind;
-use crate::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result};
 
 /// The file that is read when none is named, if it exists.
 pub const CONFIG_FILE: &str = "ardea.toml";
@@ -24,7 +24,7 @@ const MOST_BYTES: u64 = 64 * 1024;
 /// The text of a configuration file, and the name by which errors call it.
 ///
 /// ```
-/// use ardea_core::settings::ConfigFile;
+/// use ardea_config::ConfigFile;
 ///
 /// let file = ConfigFile::new("ardea.toml", "threads = 4\n[engine]\nslice = \"100us\"\n");
 /// assert_eq!(file.name(), "ardea.toml");

@@ -6,7 +6,7 @@ use super::nearest::nearest;
 use super::origin::{Assignment, Origin};
 use super::schema::Schema;
 use super::setting::Setting;
-use crate::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result};
 
 /// What the variable of every setting begins with.
 pub(super) const PREFIX: &str = "ARDEA_";

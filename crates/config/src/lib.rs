@@ -22,7 +22,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use ardea_core::settings::{Kind, Resolver, Schema, Setting};
+//! use ardea_config::{Kind, Resolver, Schema, Setting};
 //!
 //! static SETTINGS: &[Setting] = &[Setting {
 //!     key: "engine.slice",
@@ -46,6 +46,7 @@
 //! );
 //! # Ok::<(), ardea_core::Error>(())
 //! ```
+#![forbid(unsafe_code)]
 
 pub mod duration;
 mod quantity;

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::value::Value;
-use crate::shown;
+use ardea_core::shown;
 
 /// Every setting with its value and where that comes from, in the order of the schema.
 ///
@@ -13,7 +13,7 @@ use crate::shown;
 /// as a list of objects, one a setting.
 ///
 /// ```
-/// use ardea_core::settings::{Kind, Resolver, Schema, Setting};
+/// use ardea_config::{Kind, Resolver, Schema, Setting};
 ///
 /// static SETTINGS: &[Setting] = &[Setting {
 ///     key: "threads",

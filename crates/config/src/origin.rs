@@ -26,7 +26,7 @@ pub enum Origin {
 /// What a command line says of a setting: `key=value`, behind `--set` or an option that is short for it.
 ///
 /// ```
-/// use ardea_core::settings::{Flag, Origin};
+/// use ardea_config::{Flag, Origin};
 ///
 /// assert_eq!(Flag::from("slice=50us").origin(), Origin::Flag);
 /// assert_eq!(Flag::of_option("--threads", "threads=2").origin(), Origin::Option("--threads"));

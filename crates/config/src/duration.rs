@@ -75,7 +75,7 @@ impl Error for DurationError {}
 ///
 /// ```
 /// use std::time::Duration;
-/// use ardea_core::settings::parse_duration;
+/// use ardea_config::parse_duration;
 ///
 /// assert_eq!(parse_duration("10ms"), Ok(Duration::from_millis(10)));
 /// assert_eq!(parse_duration("1m30s"), Ok(Duration::from_secs(90)));
@@ -122,7 +122,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use ardea_core::settings::format_duration;
+/// use ardea_config::format_duration;
 ///
 /// assert_eq!(format_duration(Duration::from_micros(100)), "100us");
 /// assert_eq!(format_duration(Duration::from_millis(90_500)), "1m30s500ms");

@@ -4,7 +4,7 @@ use super::environment::CONFIG_VARIABLE;
 use super::nearest::nearest;
 use super::origin::Origin;
 use super::setting::Setting;
-use crate::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result};
 
 /// All settings of a program, in the order in which they are shown.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Schema {
     /// In a profile, the settings of the table of `chosen_by` may be written without that table.
     ///
     /// ```
-    /// use ardea_core::settings::{ConfigFile, Kind, Resolver, Schema, Setting};
+    /// use ardea_config::{ConfigFile, Kind, Resolver, Schema, Setting};
     ///
     /// const fn text(key: &'static str, default: &'static str) -> Setting {
     ///     Setting { key, kind: Kind::Text, default, about: "…", trades: "…" }

@@ -49,7 +49,7 @@ impl Error for QuantityError {}
 /// Reads a whole number; `_` may stand between digits.
 ///
 /// ```
-/// use ardea_core::settings::parse_count;
+/// use ardea_config::parse_count;
 ///
 /// assert_eq!(parse_count("1_000_000"), Ok(1_000_000));
 /// assert!(parse_count("-1").is_err());
@@ -75,7 +75,7 @@ pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
 /// Reads a size in bytes: a count with a unit, `B` if there is none. `KiB` is 1024 bytes, `kB` is 1000.
 ///
 /// ```
-/// use ardea_core::settings::parse_bytes;
+/// use ardea_config::parse_bytes;
 ///
 /// assert_eq!(parse_bytes("64KiB"), Ok(65_536));
 /// assert_eq!(parse_bytes("4096"), Ok(4096));
@@ -107,7 +107,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
 /// Writes a size so that [`parse_bytes`] gives exactly it again, in the largest unit that divides it.
 ///
 /// ```
-/// use ardea_core::settings::format_bytes;
+/// use ardea_config::format_bytes;
 ///
 /// assert_eq!(format_bytes(65_536), "64KiB");
 /// assert_eq!(format_bytes(65_537), "65537B");
@@ -126,7 +126,7 @@ pub fn format_bytes(bytes: u64) -> String {
 /// Writes a size for people: exactly where that takes few digits, else with one decimal of the largest unit that it has.
 ///
 /// ```
-/// use ardea_core::settings::readable_bytes;
+/// use ardea_config::readable_bytes;
 ///
 /// assert_eq!(readable_bytes(512 << 20), "512MiB");
 /// assert_eq!(readable_bytes(73_819_751), "70.4MiB");

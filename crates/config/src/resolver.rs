@@ -8,7 +8,7 @@ use super::nearest::nearest;
 use super::origin::{Assignment, Flag, Origin};
 use super::resolved::{Resolved, Settled, refused};
 use super::schema::Schema;
-use crate::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result};
 
 /// Gathers what was written about settings, and decides.
 ///
