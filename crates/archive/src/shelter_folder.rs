@@ -1,10 +1,9 @@
 //! A folder for the snapshots of a job, in a shelter.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result, unique_number};
 use ardea_shelter::{
     Ask, Head, LETTER_BYTES, LETTER_NAMES, Mark, PIECE_BYTES, SMALL_BYTES, Shelter, Told,
 };
@@ -161,13 +160,6 @@ fn head(name: &FileName, content: &Bytes, writer: u64) -> Head {
     }
 }
 
-/// A number that nobody else has.
-fn fresh() -> u64 {
-    let mut hasher = RandomState::new().build_hasher();
-    hasher.write_u32(std::process::id());
-    hasher.finish()
-}
-
 fn no_answer() -> Error {
     Error::new(
         ErrorCode::BadMessage,
@@ -216,7 +208,7 @@ impl Folder for ShelterFolder {
             [(name, _)] => name.as_str(),
             _ => "a file",
         };
-        let writer = fresh();
+        let writer = unique_number();
         let heads = files.iter();
         let heads = heads.map(|(name, content)| head(name, content, writer));
         let heads: Vec<Head> = heads.collect();

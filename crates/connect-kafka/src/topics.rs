@@ -177,7 +177,8 @@ mod tests {
         let Selection::Named(names) = two.selection().unwrap() else {
             panic!("they are names");
         };
-        assert_eq!(names, ["a".into(), "b".into()]);
+        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        assert_eq!(names, ["a", "b"]);
         assert_eq!(two.only(), None);
         assert_eq!(Topics::from("a").only(), Some("a"));
         assert!(Topics::from(Vec::<String>::new()).selection().is_err());

@@ -88,6 +88,7 @@ mod lost_position;
 mod metrics;
 mod origins;
 mod token;
+mod unique;
 mod unseen;
 mod waker;
 
@@ -129,6 +130,7 @@ pub use state::{
 };
 pub use time::{Epoch, Timestamp};
 pub use token::Token;
+pub use unique::unique_number;
 pub use unseen::{is_unseen, shown};
 pub use vertex::{Demand, Isolation, Ordinal, Parallelism, Vertex, VertexId};
 pub use waker::Waker;

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -163,7 +162,7 @@ struct Names {
 
 impl Names {
     fn new(folder: &Path) -> Self {
-        let token = RandomState::new().hash_one(std::process::id());
+        let token = ardea_core::unique_number();
         let name = |number: u8| folder.join(format!("{PREFIX}{token:016x}-{number}.part"));
         Names {
             first: name(1),

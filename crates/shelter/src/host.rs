@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result, unique_number};
 use ardea_courier::{Listener, Security};
 use ardea_grid_net::{Grid, GridConfig, MemberId, View, fresh_member};
 use ardea_state_manager::{
@@ -15,7 +15,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::ask::Shelter;
-use crate::folder::fresh;
 use crate::record::{Berth, GridRecord, Part, berths, written};
 use crate::shelf::GridShelf;
 
@@ -313,7 +312,9 @@ impl HostPart {
                 continue;
             }
             let own = GridRecord {
-                life: life.filter(|_| !there.is_empty()).unwrap_or_else(fresh),
+                life: life
+                    .filter(|_| !there.is_empty())
+                    .unwrap_or_else(unique_number),
                 founder: id,
             };
             let set = state.set(&path, &written(&own)?, found.expected()).await;

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, mpsc};
 
 use ardea_core::{Error, ErrorCode, Result};
@@ -241,7 +240,7 @@ impl Folder for S3Folder {
     }
 
     fn probe(&self) -> Result<()> {
-        let token = RandomState::new().hash_one(std::process::id());
+        let token = ardea_core::unique_number();
         let path = self
             .prefix
             .clone()

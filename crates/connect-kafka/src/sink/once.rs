@@ -1,7 +1,6 @@
 //! What a sink has to write that each record is in the topic once: it waits for the commit, and outlives the instance.
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, RandomState};
 use std::time::Instant;
 
 use ardea_core::instance_state::{Siblings, key_of, put, written_by};
@@ -71,7 +70,7 @@ impl Once {
             settings: settings.clone(),
             context: context.clone(),
             limits: Limits::new(settings, &context.job),
-            run: RandomState::new().hash_one(std::process::id()),
+            run: ardea_core::unique_number(),
             published: None,
             filling: Filling::default(),
             waiting: VecDeque::new(),

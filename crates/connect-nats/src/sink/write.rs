@@ -1,6 +1,5 @@
 //! The processor that writes messages.
 
-use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +36,7 @@ where
             bad: BadRecords::new(plan.on_error),
             plan,
             fill,
-            life: RandomState::new().hash_one(std::process::id()),
+            life: ardea_core::unique_number(),
             messages: Vec::new(),
             publisher: None,
             record: PhantomData,

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
-use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -185,7 +184,7 @@ impl Ledger {
     pub fn new(instance: Instance) -> Self {
         Ledger {
             instance,
-            run: RandomState::new().hash_one(std::process::id()),
+            run: ardea_core::unique_number(),
             generation: 0,
             has_begun: false,
             has_new_names: false,
