@@ -9,5 +9,5 @@ cd "$(dirname "$0")/.."
 
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
 # Its own target directory: the flag would rebuild everything in the shared one, twice.
-cargo test --package ardea-ring --release --test loom --target-dir target/loom
+cargo test --package ardea-spsc --release --test loom --target-dir target/loom
 cargo test --package ardea-engine --release --lib --target-dir target/loom -- model::

@@ -8,4 +8,4 @@ cd "$(dirname "$0")/.."
 # proptest reads the working directory, which Miri's isolation forbids; a few cases are enough at a hundredth of the speed.
 export MIRIFLAGS="${MIRIFLAGS:-} -Zmiri-disable-isolation"
 export PROPTEST_CASES=${PROPTEST_CASES:-4}
-exec cargo +nightly miri test --package ardea-ring --target-dir target/miri
+exec cargo +nightly miri test --package ardea-spsc --target-dir target/miri

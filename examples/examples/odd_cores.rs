@@ -5,12 +5,12 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use ardea_control::{
+use ardea_coordination::control::{
     ContainerRequest, JobDefinition, JobRef, MasterEpoch, Order, ProgramRef, SchedulerCall,
 };
+use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_examples::odd_cores::OddCores;
-use ardea_packages::{Cache, CacheConfig, Contents, PackageStores, StoreOptions};
-use ardea_packing::{ContainerId, Resources};
+use ardea_scheduler::artifacts::{Cache, CacheConfig, Contents, PackageStores, StoreOptions};
 use ardea_scheduler::{
     CachedPrograms, ContainerEvent, LaunchPlan, Local, Runner, RunnerConfig, Schedulers,
 };

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use ardea::core::{Error, ErrorCode, Result};
-use ardea_packing::*;
+use ardea_coordination::packing::*;
 
 /// The policy, with the names that hosts have in their attribute `rack`: a container in each, and further ones where those are full.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use ardea_control::SchedulerTraits;
+use ardea_coordination::control::SchedulerTraits;
 use ardea_scheduler::{
     ContainerEvent, ContainerEvents, EventFeed, LaunchPlan, Local, Pending, RunningContainer,
     Scheduler, SchedulerKind, container_events,

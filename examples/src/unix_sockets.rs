@@ -10,7 +10,7 @@ use std::os::unix::net::SocketAddr as Name;
 use std::time::Duration;
 
 use ardea::core::{Error, ErrorCode, Result};
-use ardea_exchange::*;
+use ardea_network::exchange::*;
 use mio::net::{UnixListener, UnixStream};
 
 /// The transport; add it with `Modules::builtin().transport("unix", |_| Ok(Box::new(UnixSockets(Poller::new()?))))`.

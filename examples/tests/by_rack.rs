@@ -3,11 +3,11 @@
 use std::num::NonZeroU32;
 
 use ardea::core::ErrorCode;
-use ardea_examples::by_rack::ByRack;
-use ardea_packing::{
+use ardea_coordination::packing::{
     ContainerLimits, JobDemand, MilliCores, PackingConfig, PackingPlan, ResourceManagers,
     Resources, VertexDemand,
 };
+use ardea_examples::by_rack::ByRack;
 
 const RACKS: [&str; 3] = ["cellar", "attic", "shed"];
 
@@ -15,7 +15,7 @@ fn managers() -> ResourceManagers {
     ResourceManagers::builtin().with("by-rack", ByRack(RACKS.map(String::from).to_vec()))
 }
 
-ardea_packing::conformance_suite!(ByRack(RACKS.map(String::from).to_vec()));
+ardea_coordination::conformance_suite!(ByRack(RACKS.map(String::from).to_vec()));
 
 fn cores(milli: u64) -> Resources {
     Resources {

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use ardea_api::testing::PretendedCluster;
-use ardea_api::{Server, ServerConfig};
+use ardea_rest::testing::PretendedCluster;
+use ardea_rest::{Server, ServerConfig};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use ardea_api::{Client, JobDescription, Phase};
-use ardea_packing::ContainerId;
+use ardea_coordination::packing::ContainerId;
+use ardea_rest::{Client, JobDescription, Phase};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

@@ -9,7 +9,7 @@ use ardea::core::{ErrorCode, Timestamp};
 use ardea::kafka::write;
 use ardea::prelude::*;
 use ardea_examples::topic_words::build;
-use ardea_state_manager::conformance::{Server, Skipped};
+use ardea_metastore::conformance::{Server, Skipped};
 
 /// A line a second, from a minute's beginning on.
 fn fill(brokers: &str, lines: &[&str]) {

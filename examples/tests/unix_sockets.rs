@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ardea::core::{Chunk, Clock, ErrorCode, Marker, Rows, Timestamp, Waker};
 use ardea_examples::unix_sockets::UnixSockets;
-use ardea_exchange::*;
+use ardea_network::exchange::*;
 
 fn transport() -> UnixSockets {
     UnixSockets(Poller::new().unwrap())

@@ -8,7 +8,7 @@ use ardea::core::ErrorCode;
 use ardea::postgres::query;
 use ardea::prelude::*;
 use ardea_examples::word_table::build;
-use ardea_state_manager::conformance::{Server, Skipped};
+use ardea_metastore::conformance::{Server, Skipped};
 use serde::Deserialize;
 
 #[derive(Clone, Debug, Deserialize)]

@@ -6,10 +6,10 @@ mod declared_once;
 mod file_names;
 mod file_sizes;
 mod function_sizes;
+mod layers;
 mod leftovers;
 mod links;
 mod module_docs;
-mod rooms;
 mod sleeping_tests;
 mod unsafe_code;
 
@@ -56,8 +56,8 @@ const CHECKS: &[Check] = &[
         find: unsafe_code::check,
     },
     Check {
-        name: "rooms",
-        find: rooms::check,
+        name: "layers",
+        find: layers::check,
     },
     Check {
         name: "declared once",

@@ -49,7 +49,7 @@ pub fn builtin() -> Registry {
 
 #[cfg(test)]
 mod tests {
-    use ardea_connect::files;
+    use ardea_connectors::files;
     use ardea_topology::{Bolt, Collector, Outcome, Tuple};
 
     use super::*;

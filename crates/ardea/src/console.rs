@@ -35,7 +35,7 @@ mod surviving;
 
 use std::sync::Arc;
 
-use ardea_connect::live_table::Screen;
+use ardea_connectors::live_table::Screen;
 use ardea_engine::Job;
 
 pub use crate::job::words::words;

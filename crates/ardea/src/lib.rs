@@ -37,24 +37,24 @@
 #![forbid(unsafe_code)]
 
 pub use ardea_aggregate as aggregate;
+pub use ardea_checkpoint::local as recovery;
 pub use ardea_codec as codec;
 pub use ardea_config as config;
-pub use ardea_connect as connect;
+pub use ardea_connectors as connect;
 #[cfg(feature = "grid")]
-pub use ardea_connect_grid as grid;
+pub use ardea_connectors::grid;
 #[cfg(feature = "kafka")]
-pub use ardea_connect_kafka as kafka;
+pub use ardea_connectors::kafka;
 #[cfg(feature = "nats")]
-pub use ardea_connect_nats as nats;
+pub use ardea_connectors::nats;
 #[cfg(feature = "postgres")]
-pub use ardea_connect_postgres as postgres;
+pub use ardea_connectors::postgres;
 #[cfg(feature = "redis")]
-pub use ardea_connect_redis as redis;
+pub use ardea_connectors::redis;
 pub use ardea_core as core;
 pub use ardea_engine as engine;
 pub use ardea_operators as operators;
 pub use ardea_pipeline as pipeline;
-pub use ardea_recovery as recovery;
 #[cfg(feature = "testkit")]
 pub use ardea_testkit as testkit;
 pub use ardea_topology as topology;
@@ -79,7 +79,8 @@ pub mod prelude {
     pub use std::time::Duration;
 
     pub use ardea_aggregate::*;
-    pub use ardea_connect::{
+    pub use ardea_checkpoint::local::{Survival, SurvivalEnd, Survive, Survived};
+    pub use ardea_connectors::{
         OnDamage, collections, dead_letters, files, for_each, generate, live_table, null, preview,
         stdin, stdout, tcp, twins,
     };
@@ -94,7 +95,6 @@ pub mod prelude {
         KeyedStream, Local, Pipeline, Stream, Timed, Trigger, Untimed, WatermarkPolicy, Weekday,
         Window, WindowChange, WindowResult, WindowedStream,
     };
-    pub use ardea_recovery::{Survival, SurvivalEnd, Survive, Survived};
 }
 
 #[cfg(doctest)]

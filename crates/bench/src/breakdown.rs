@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_aggregate::sum;
-use ardea_connect::generate::sequence;
-use ardea_connect_kafka::{SourceCosts, read, write as write_kafka};
-use ardea_connect_redis::{Commands, SinkCosts, write as write_redis};
+use ardea_connectors::generate::sequence;
+use ardea_connectors::kafka::{SourceCosts, read, write as write_kafka};
+use ardea_connectors::redis::{Commands, SinkCosts, write as write_redis};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_pipeline::{Pipeline, WatermarkPolicy, Window, WindowResult};

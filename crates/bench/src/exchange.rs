@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result};
-use ardea_exchange::{Side, TcpConfig, TcpTransport};
+use ardea_network::exchange::{Side, TcpConfig, TcpTransport};
 use hdrhistogram::Histogram;
 use serde_json::json;
 

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_exchange::{
+use ardea_network::exchange::{
     Connection, Forwarder, Frame, Header, InstanceNumber, Kind, MOST_PAYLOAD_BYTES, Parcel,
     Payload, Route, RouteKey, StreamId, TcpConfig, TcpTransport, Transport,
 };

@@ -11,7 +11,7 @@ pub use params::GridParams;
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, PartitionId, Result};
-use ardea_grid_net::{Grid, GridConfig, GridMap, GridQueue, NearCache};
+use ardea_grid::node::{Grid, GridConfig, GridMap, GridQueue, NearCache};
 use hdrhistogram::Histogram;
 use serde_json::json;
 

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_api::JobDescription;
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_rest::JobDescription;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_exchange::{Connection, Transport};
+use ardea_network::exchange::{Connection, Transport};
 
 /// How long a connection on one machine may take to come about.
 const PATIENCE: Duration = Duration::from_secs(10);

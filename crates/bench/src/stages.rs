@@ -11,7 +11,7 @@ pub use params::StagesParams;
 use std::thread;
 use std::time::Duration;
 
-use ardea_connect::generate;
+use ardea_connectors::generate;
 use ardea_core::{Parallelism, Result, Sink, supplier};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 use ardea_pipeline::Pipeline;

@@ -5,8 +5,8 @@
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ardea_api::JobDescription;
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_rest::JobDescription;
 use serde_json::json;
 
 use crate::bounds::{check_rate, refused};

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ardea_config::duration::format_duration;
-use ardea_connect::twins::copies;
+use ardea_connectors::twins::copies;
 use ardea_core::{Error, ErrorCode, Result};
 use serde_json::json;
 

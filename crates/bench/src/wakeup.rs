@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use ardea_config::duration::format_duration;
-use ardea_connect::for_each::for_each;
+use ardea_connectors::for_each::for_each;
 use ardea_core::{Clock, Error, ErrorCode, Result, Source, Unbounded, supplier};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig, allowed_cores, pin_to};
 use ardea_pipeline::Pipeline;

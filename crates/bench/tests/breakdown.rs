@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use ardea_bench::breakdown::{self, BreakdownParams};
-use ardea_state_manager::conformance::{Server, Skipped};
+use ardea_metastore::conformance::{Server, Skipped};
 
 fn server(script: &str) -> Option<Server> {
     match Server::start(script) {

@@ -3,10 +3,10 @@
 use ardea::cluster::Modules;
 use ardea::console::{Interrupts, RunSettings, Supervisor};
 use ardea::job::{read_settings_over, resolver, schema};
-use ardea_api::ClusterSettings;
 use ardea_config::{ConfigFile, Flag, Resolved};
-use ardea_connect::live_table::Screen;
+use ardea_connectors::live_table::Screen;
 use ardea_engine::{NodeConfig, allowed_cores};
+use ardea_rest::ClusterSettings;
 
 use crate::args::{Global, Where};
 use crate::failure::Failure;

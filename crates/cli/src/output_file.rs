@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use ardea_connect::files::{Compression, PartFile};
+use ardea_connectors::files::{Compression, PartFile};
 use ardea_core::Error;
 
 use crate::failure::Failure;

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ardea::job::client_of;
-use ardea_api::{Client, ClusterSettings};
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_rest::{Client, ClusterSettings};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::Where;

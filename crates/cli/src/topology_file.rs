@@ -5,8 +5,8 @@ use std::path::Path;
 use ardea::components;
 use ardea::job::packaged;
 use ardea::topology::Topology;
+use ardea_coordination::packing::InstanceLimits;
 use ardea_core::{Error, ErrorCode, Parallelism, Result};
-use ardea_packing::InstanceLimits;
 
 /// Whether this is the name of such a file.
 pub fn is_one(name: &Path) -> bool {

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use ardea::job::state_of;
 use ardea_core::{ErrorCode, Result};
-use ardea_host::Unattended;
+use ardea_server::daemon::Unattended;
 use tokio::runtime::Runtime;
 
 use crate::args::Where;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ardea_core::{Chunk, Marker, Watermark};
-use ardea_ring::Capacity;
+use ardea_spsc::Capacity;
 use loom::thread;
 
 use crate::bell::Bell;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ardea_core::{Chunk, FarNews, Marker};
-use ardea_ring::{Capacity, Consumer, Producer, PushError, ring};
+use ardea_spsc::{Capacity, Consumer, Producer, PushError, ring};
 
 use crate::coming::Coming;
 use crate::panics::quietly;

@@ -82,7 +82,7 @@ impl StatePlace {
 
 #[cfg(feature = "state-disk")]
 fn on_disk(folder: &std::path::Path, memory: u64) -> Result<Arc<dyn LocalStore>> {
-    Ok(Arc::new(ardea_state_disk::DiskStore::new(folder, memory)))
+    Ok(Arc::new(ardea_state::disk::DiskStore::new(folder, memory)))
 }
 
 /// The same, without the means.

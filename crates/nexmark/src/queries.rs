@@ -25,7 +25,7 @@ mod windows;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ardea_connect::{files, stdout};
+use ardea_connectors::{files, stdout};
 use ardea_core::{Bounded, Error, ErrorCode, Result, Sink, Timestamp};
 use ardea_pipeline::{Pipeline, Stream, Timed, WatermarkPolicy};
 use serde::Serialize;

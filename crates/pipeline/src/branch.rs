@@ -19,7 +19,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// [`tee_shared`](Self::tee_shared). For more than two streams: [`tee_n`](Self::tee_n).
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("twice");
@@ -40,7 +40,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// `N` streams with the same records, by a single step. Costs `N - 1` clones of each record.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("thrice");
@@ -63,7 +63,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Where a branch needs a few fields, as windows and joins do, this costs what copying these fields does.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("lengths");
@@ -90,7 +90,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// On a cluster, records that go to another process are written and read there, and are shared no more.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("shared");
@@ -109,7 +109,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Parts the stream: records for which `first` is true, and the others.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("parted");
@@ -135,7 +135,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Applies `f` to each record and sends the result one way or the other, under different types.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::{Either, Pipeline};
     ///
     /// let p = Pipeline::new("numbers");
@@ -166,7 +166,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// A panic of `f` counts as an error of the record.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_core::OnError;
     /// use ardea_pipeline::Pipeline;
     ///

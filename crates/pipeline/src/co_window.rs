@@ -65,7 +65,7 @@ where
     /// ```
     /// use std::time::Duration;
     /// use ardea_aggregate::count;
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_core::Timestamp;
     /// use ardea_pipeline::{Pipeline, WatermarkPolicy, Window};
     ///
@@ -119,7 +119,7 @@ where
     /// ```
     /// use std::time::Duration;
     /// use ardea_aggregate::count;
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_core::Timestamp;
     /// use ardea_pipeline::{Pipeline, WatermarkPolicy, Window};
     ///
@@ -220,7 +220,7 @@ where
     ///
     /// ```
     /// use ardea_aggregate::{collect_list, count};
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("orders by customer");
@@ -267,7 +267,7 @@ where
     ///
     /// ```
     /// use ardea_aggregate::{count, pick_any};
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("customers");

@@ -24,7 +24,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// The table is read to its end first, and every instance gets all of it: the stream stays where it is.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("names");
@@ -116,7 +116,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// In a job that keeps its state one instance writes what all know, whole, whenever it has changed: it should stay small.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("converted");
@@ -239,7 +239,7 @@ where
     ///
     /// ```
     /// use std::time::Duration;
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_core::Timestamp;
     /// use ardea_pipeline::{JoinInterval, Pipeline, WatermarkPolicy};
     ///
@@ -341,7 +341,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// All records in the order of a key, when the stream has ended; equal keys stay in their order. Only for streams that end.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("sorted");

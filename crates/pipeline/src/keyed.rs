@@ -61,7 +61,7 @@ where
     ///
     /// ```
     /// use ardea_aggregate::sum;
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("balances");
@@ -87,7 +87,7 @@ where
     /// ```
     /// use std::time::Duration;
     /// use ardea_aggregate::count;
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_core::Timestamp;
     /// use ardea_pipeline::{Pipeline, WatermarkPolicy};
     ///

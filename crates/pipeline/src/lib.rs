@@ -24,7 +24,7 @@
 //! ```
 //! use std::time::Duration;
 //! use ardea_aggregate::sum;
-//! use ardea_connect::collections::items;
+//! use ardea_connectors::collections::items;
 //! use ardea_core::Timestamp;
 //! use ardea_pipeline::{Pipeline, WatermarkPolicy, Window};
 //!

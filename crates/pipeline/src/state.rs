@@ -40,7 +40,7 @@ where
     /// One record out for each record in, by `f`, which may read and change the state of the record's key.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("changes");
@@ -101,7 +101,7 @@ where
     ///
     /// ```
     /// use std::time::Duration;
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_core::Timestamp;
     /// use ardea_pipeline::{Pipeline, WatermarkPolicy};
     ///
@@ -182,7 +182,7 @@ where
     /// [`distinct_within`](Self::distinct_within).
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("once");

@@ -83,7 +83,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Applies `f` to each record.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("lengths");
@@ -122,7 +122,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Applies `f` to each record and passes on all that it yields, however much.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("words");
@@ -182,7 +182,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// The records of both streams, in no particular order between them.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_pipeline::Pipeline;
     ///
     /// let p = Pipeline::new("both");
@@ -233,7 +233,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Groups the records by a key: what follows sees all records of one key in one place.
     ///
     /// ```
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_aggregate::count;
     /// use ardea_pipeline::Pipeline;
     ///
@@ -310,7 +310,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// it [themselves](ardea_core::Sink::demand).
     ///
     /// ```
-    /// use ardea_connect::{collections::items, null};
+    /// use ardea_connectors::{collections::items, null};
     /// use ardea_core::Demand;
     /// use ardea_pipeline::Pipeline;
     ///

@@ -20,7 +20,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_core::Timestamp;
     /// use ardea_pipeline::{Pipeline, WatermarkPolicy};
     ///
@@ -94,7 +94,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Applies `f` to each record and its event time, which the result keeps.
     ///
     /// ```
-    /// use ardea_connect::collections::items_with_times;
+    /// use ardea_connectors::collections::items_with_times;
     /// use ardea_core::Timestamp;
     /// use ardea_pipeline::{Pipeline, WatermarkPolicy};
     ///

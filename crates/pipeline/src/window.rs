@@ -73,7 +73,7 @@ where
     /// ```
     /// use std::time::Duration;
     /// use ardea_aggregate::count;
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_core::Timestamp;
     /// use ardea_pipeline::{Pipeline, WatermarkPolicy, Window};
     ///
@@ -133,7 +133,7 @@ where
     /// use std::collections::BTreeMap;
     /// use std::time::Duration;
     /// use ardea_aggregate::count;
-    /// use ardea_connect::collections::items;
+    /// use ardea_connectors::collections::items;
     /// use ardea_core::Timestamp;
     /// use ardea_pipeline::{Pipeline, WatermarkPolicy, Window, WindowChange};
     ///

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ardea_aggregate::count;
-use ardea_connect::collections::items;
-use ardea_connect::files;
+use ardea_connectors::collections::items;
+use ardea_connectors::files;
 use ardea_core::{Bounded, Clock, ErrorCode, OnError, Timestamp};
 use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_pipeline::{Firing, Pipeline, Stream, Timed, WatermarkPolicy, Window};
@@ -94,7 +94,7 @@ fn a_record_without_a_time_of_its_own_does_not_end_a_job_that_uses_native_times(
     let p = Pipeline::new("native");
     let times = [3, i64::MIN, 12, i64::MAX, 25].map(Timestamp::from_micros);
     let out = p
-        .read_from(ardea_connect::collections::items_with_times(
+        .read_from(ardea_connectors::collections::items_with_times(
             times.map(|time| (time.as_micros(), time)),
         ))
         .with_native_timestamps(WatermarkPolicy::in_order())
@@ -129,7 +129,7 @@ fn a_record_from_the_future_makes_no_other_late_wherever_times_are_taken() {
         },
         |p, readings, policy| {
             let timed = readings.into_iter().map(|it| (it.clone(), time_of(&it)));
-            let source = ardea_connect::collections::items_with_times(timed);
+            let source = ardea_connectors::collections::items_with_times(timed);
             p.read_from(source).with_native_timestamps(policy)
         },
         |p, readings, policy| {
@@ -146,7 +146,7 @@ fn a_record_from_the_future_makes_no_other_late_wherever_times_are_taken() {
         |p, readings, policy| {
             // Times that the source has, and others later.
             let timed = readings.into_iter().map(|it| (it, Timestamp::from_secs(1)));
-            let source = ardea_connect::collections::items_with_times(timed);
+            let source = ardea_connectors::collections::items_with_times(timed);
             p.read_from(source)
                 .with_native_timestamps(WatermarkPolicy::in_order())
                 .map(|reading| reading)
@@ -235,7 +235,7 @@ fn records_that_are_missing_in_some_of_their_windows_are_counted() {
             .key_by(|_| 0u8)
             .window(window.allowed_lateness(Duration::from_secs(lateness)))
             .aggregate("counts", count());
-        counts.write_to(ardea_connect::null::sink());
+        counts.write_to(ardea_connectors::null::sink());
         let node = Node::start(NodeConfig {
             chunk_records: std::num::NonZeroUsize::MIN,
             ..NodeConfig::with_threads(threads)

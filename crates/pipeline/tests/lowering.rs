@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ardea_aggregate::count;
-use ardea_connect::collections::items;
-use ardea_connect::null;
+use ardea_connectors::collections::items;
+use ardea_connectors::null;
 use ardea_core::{Error, ErrorCode, Parallelism, Timestamp};
 use ardea_engine::{ExecutionPlan, NodeConfig};
 use ardea_pipeline::{EarlyFiring, Pipeline, WatermarkPolicy, Weekday, Window};

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use ardea_aggregate::{collect_list, count, max, sum};
-use ardea_connect::collections::items;
+use ardea_connectors::collections::items;
 use ardea_core::Timestamp;
 use ardea_engine::NodeConfig;
 use ardea_pipeline::{Pipeline, WatermarkPolicy, Weekday, Window, WindowChange};
@@ -250,7 +250,7 @@ fn windows_of_windows_close_one_by_one_at_the_end_of_a_file() {
         .custom::<u64, _>("watermarks", move |_| {
             CountWatermarks(std::sync::Arc::clone(&seen))
         });
-    most.write_to(ardea_connect::null::sink());
+    most.write_to(ardea_connectors::null::sink());
     p.run_with(NodeConfig::with_threads(1)).unwrap();
     let told = watermarks.load(std::sync::atomic::Ordering::Relaxed);
     assert!(told > 1_000, "{told} watermarks");

@@ -37,7 +37,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::ProgramRef;
+use ardea_coordination::control::ProgramRef;
 
 use crate::{Pending, Programs, SchedulerKind, Unpacked};
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use ardea_control::WorkerId;
-use ardea_packing::ContainerId;
+use ardea_coordination::control::WorkerId;
+use ardea_coordination::packing::ContainerId;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 

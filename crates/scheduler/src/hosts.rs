@@ -26,9 +26,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::SchedulerTraits;
-use ardea_courier::Security;
-use ardea_state_manager::StateManager;
+use ardea_coordination::control::SchedulerTraits;
+use ardea_metastore::StateManager;
+use ardea_network::rpc::Security;
 
 use crate::{ContainerEvents, LaunchPlan, Pending, Scheduler, SchedulerKind};
 

@@ -5,9 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ardea_control::{ContainerRequest, Displaced, Order, SchedulerTraits, WorkerId};
+use ardea_coordination::control::{ContainerRequest, Displaced, Order, SchedulerTraits, WorkerId};
+use ardea_coordination::packing::ContainerId;
 use ardea_core::Result;
-use ardea_packing::ContainerId;
 
 use crate::{ContainerEvents, LaunchPlan, LogPiece, LogRequest, RunningContainer};
 

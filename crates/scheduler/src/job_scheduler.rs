@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ardea_control::{
+use ardea_coordination::control::{
     ContainerRequest, Displaced, Order, SchedulerAnswer, SchedulerCall, SchedulerTraits, WorkerId,
 };
+use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_core::Result;
-use ardea_packing::{ContainerId, Resources};
 
 use crate::{LogPiece, LogRequest, RunningContainer, Scheduler};
 
@@ -113,9 +113,9 @@ fn make_equal(requests: &mut [ContainerRequest]) {
 mod tests {
     use super::*;
     use crate::Pending;
-    use ardea_control::MasterEpoch;
+    use ardea_coordination::control::MasterEpoch;
+    use ardea_coordination::packing::MilliCores;
     use ardea_core::{Error, ErrorCode};
-    use ardea_packing::MilliCores;
     use std::collections::BTreeMap;
     use std::sync::Mutex;
 
@@ -154,7 +154,7 @@ mod tests {
         fn containers(&self) -> Pending<'_, Vec<RunningContainer>> {
             let requests = self.1.lock().expect("no panic").clone();
             let running = requests.into_iter().map(|request| RunningContainer {
-                worker: ardea_control::WorkerId {
+                worker: ardea_coordination::control::WorkerId {
                     container: request.id,
                     incarnation: 1,
                 },

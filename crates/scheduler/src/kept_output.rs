@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ardea_control::JobRef;
+use ardea_coordination::control::JobRef;
+use ardea_coordination::packing::ContainerId;
 use ardea_core::{ErrorCode, Result};
-use ardea_packing::ContainerId;
 
 use crate::runner::folders::JobFolder;
 use crate::runner::output;

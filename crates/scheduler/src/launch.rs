@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ardea_control::{
+use ardea_coordination::control::{
     CertificateFiles, ContainerRequest, JobDefinition, JobRef, WorkerId, WorkerStart,
 };
 use serde::{Deserialize, Serialize};

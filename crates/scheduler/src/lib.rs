@@ -18,7 +18,7 @@
 //!
 //! # Invariants
 //!
-//! * **Calls are made by level.** Each comes with an [`Order`](ardea_control::Order) and may be repeated. What was carried
+//! * **Calls are made by level.** Each comes with an [`Order`](ardea_coordination::control::Order) and may be repeated. What was carried
 //!   out is not done twice, and what an older master says is not done.
 //! * **Containers outlive their scheduler.** Dropping one, or the death of its process, stops none of them; one that is made
 //!   anew for the same job finds them all.
@@ -30,9 +30,9 @@
 //! # Example: a container on this machine
 //!
 //! ```
-//! use ardea_control::*;
-//! use ardea_packages::*;
-//! use ardea_packing::{ContainerId, Resources};
+//! use ardea_coordination::control::*;
+//! use ardea_scheduler::artifacts::*;
+//! use ardea_coordination::packing::{ContainerId, Resources};
 //! use ardea_scheduler::*;
 //! # use std::sync::Arc;
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -96,6 +96,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
+
+pub mod artifacts;
 
 mod event;
 mod launch;

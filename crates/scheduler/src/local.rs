@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ardea_control::{ContainerRequest, Order, SchedulerTraits};
-use ardea_packing::ContainerId;
+use ardea_coordination::control::{ContainerRequest, Order, SchedulerTraits};
+use ardea_coordination::packing::ContainerId;
 
 use crate::runner::RunnerJob;
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 /// All containers on this machine, by a [`Runner`] in this process.
 ///
 /// Stateful: the job's master says when a container that has ended is started again, with the waits of
-/// [`Backoff`](ardea_control::Backoff) between. Containers may be of different sizes.
+/// [`Backoff`](ardea_coordination::control::Backoff) between. Containers may be of different sizes.
 #[derive(Clone, Debug)]
 pub struct Local(Runner);
 

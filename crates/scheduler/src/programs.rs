@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use ardea_control::ProgramRef;
+use crate::artifacts::{Cache, CachedPackage, Digest, PackageStores, StoreOptions};
+use ardea_coordination::control::ProgramRef;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_packages::{Cache, CachedPackage, Digest, PackageStores, StoreOptions};
 
 use crate::Pending;
 

@@ -29,9 +29,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ardea_coordination::packing::{ContainerId, MilliCores, Resources};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_output::OutputBounds;
-use ardea_packing::{ContainerId, MilliCores, Resources};
 
 use crate::{ContainerEvent, EventFeed, KeptBounds, Programs};
 use folders::JobFolder;

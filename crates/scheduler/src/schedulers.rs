@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_courier::Security;
-use ardea_state_manager::StateManager;
+use ardea_metastore::StateManager;
+use ardea_network::rpc::Security;
 
 use crate::{ContainerEvents, Hosts, JobScheduler, LaunchPlan, Local, Runner, SchedulerKind};
 

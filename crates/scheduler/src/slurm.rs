@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ardea_control::SchedulerTraits;
+use ardea_coordination::control::SchedulerTraits;
 use ardea_output::OutputBounds;
 
 use crate::{ContainerEvents, KeptBounds, LaunchPlan, Pending, Programs, Scheduler, SchedulerKind};

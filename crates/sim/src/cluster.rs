@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ardea_control::{Order, SchedulerAnswer, SchedulerCall, WorkerId};
-use ardea_packing::ContainerId;
+use ardea_coordination::control::{Order, SchedulerAnswer, SchedulerCall, WorkerId};
+use ardea_coordination::packing::ContainerId;
 
 /// What the scheduler does to processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

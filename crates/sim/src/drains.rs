@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_control::Displaced;
+use ardea_coordination::control::Displaced;
 
 use crate::faults::{Fault, Relief};
 use crate::network::{Host, Node};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{
+use ardea_coordination::control::{
     AgentAction, AgentConfig, AgentEvent, CandidateAction, CandidateEvent, Change, Credentials,
     EpochsRecord, JobRecord, LeaseEvent, MasterAction, MasterEpoch, MasterEvent, Needed, Order,
     Run, StoreReply, StoreRequest, ToWorker, WorkerAgent, WorkerId,

@@ -1,4 +1,4 @@
-//! The epochs of a simulated dataflow, with the conductor and the participants of `ardea-control`.
+//! The epochs of a simulated dataflow, with the conductor and the participants of `ardea-coordination`.
 //!
 //! Sources read numbered records, others count them by key, sinks publish each result with its count in transactions: some tens of
 //! processes, between which records flow with the markers of epochs among them. Processes die or are taken for dead, masters die or are

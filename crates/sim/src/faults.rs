@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_control::WorkerId;
+use ardea_coordination::control::WorkerId;
 
 use crate::network::{Host, Node, Weather};
 use crate::random::Random;

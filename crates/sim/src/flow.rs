@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ardea_exchange::{Grant, ReceiveEvent, ReceiveWindow, SendWindow, WindowConfig};
+use ardea_network::exchange::{Grant, ReceiveEvent, ReceiveWindow, SendWindow, WindowConfig};
 
 use crate::random::Random;
 use crate::timeline::Timeline;

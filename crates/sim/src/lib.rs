@@ -1,12 +1,12 @@
 //! Simulates clusters with faults, from a seed, with the control plane's own state machines.
 //!
-//! Nothing of the control plane is modelled: leases, masters, workers' agents and packing are those of `ardea-control` and
-//! `ardea-packing`, the members of a grid those of `ardea-grid`. What is simulated is what they stand on: hosts, a network that delays, loses, doubles and separates, a state manager, a
+//! Nothing of the control plane is modelled: leases, masters, workers' agents and packing are those of
+//! `ardea-coordination`, the members of a grid those of `ardea-grid`. What is simulated is what they stand on: hosts, a network that delays, loses, doubles and separates, a state manager, a
 //! scheduler, clocks that run at different speeds, and a person who sends commands.
 //!
 //! * [`run_faults`]: a small cluster through faults; [`run_large`]: a large one;
 //! * [`run_start`]: what it takes to plan and start a large job;
-//! * [`run_flow`]: the flow control of `ardea-exchange` over a connection that breaks;
+//! * [`run_flow`]: the flow control of `ardea-network` over a connection that breaks;
 //! * [`run_epochs`]: the epochs of a job through faults, down to what its sinks publish;
 //! * [`run_lives`]: a job with a guarantee on a cluster, through faults, updates and upgrades, down to single records;
 //! * [`run_grid`]: the members of a grid through faults, down to single operations;

@@ -1,6 +1,6 @@
 //! A job with a guarantee on the simulated cluster: its dataflow in the workers, and what must hold of it.
 //!
-//! The masters, workers' agents and conductors are those of `ardea-control`. What workers do is simulated down to single records: sources number
+//! The masters, workers' agents and conductors are those of `ardea-coordination`. What workers do is simulated down to single records: sources number
 //! them, each step behind expects the next number, cuts are taken where all inputs are at an epoch's end, and sinks publish what is
 //! committed. So a record that is lost or doubled anywhere, a frame that is taken in another life than its own, a cut that is no cut
 //! through the whole dataflow, and a result that is published too early are found where they happen.
@@ -22,9 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{EpochsConfig, Generation, LeftState, PlanVersion, WorkerId};
+use ardea_coordination::control::{EpochsConfig, Generation, LeftState, PlanVersion, WorkerId};
+use ardea_coordination::packing::{ContainerId, PackingPlan};
 use ardea_core::Epoch;
-use ardea_packing::{ContainerId, PackingPlan};
 
 pub(crate) use flow::Freight;
 pub(crate) use part::{Cut, Part};

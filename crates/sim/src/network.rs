@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ardea_control::WorkerId;
+use ardea_coordination::control::WorkerId;
 
 use crate::random::Random;
 

@@ -4,11 +4,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::Result;
-use ardea_packing::{
+use ardea_coordination::packing::{
     BinPacking, CompliantRoundRobin, ContainerLimits, JobDemand, MilliCores, PackingConfig,
     PackingPlan, ResourceManager, Resources, RoundRobin, VertexDemand,
 };
+use ardea_core::Result;
 
 use crate::lives::{LivesReport, Survival};
 use crate::random::Random;
@@ -151,7 +151,7 @@ fn finish(world: &mut World, seed: u64, until: Duration) -> Result<Success, Box<
     }
 }
 
-/// A policy that packs anew each time: many instances move, which the policies of `ardea-packing` avoid.
+/// A policy that packs anew each time: many instances move, which the policies of `ardea-coordination` avoid.
 struct Reshuffle;
 
 impl ResourceManager for Reshuffle {

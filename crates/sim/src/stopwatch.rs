@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use ardea_control::ToWorker;
+use ardea_coordination::control::ToWorker;
 use ardea_core::thread_cpu_time;
 
 /// Measures without changing what happens.

@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{
+use ardea_coordination::control::{
     Command, Following, JobDefinition, JobRecord, JobRef, ProgramRef, Refused, StoreReply,
     StoreVersion, Successor, Upgrade, UpgradeOrder,
 };
+use ardea_coordination::packing::MilliCores;
 use ardea_core::{Error, ErrorCode};
-use ardea_packing::MilliCores;
 
 use crate::faults::Fault;
 use crate::lives::Nature;

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ardea_control::{Command, CommandId, EpochsCommand, Refused};
+use ardea_coordination::control::{Command, CommandId, EpochsCommand, Refused};
 
 use crate::faults::Fault;
 use crate::network::Node;
@@ -63,7 +63,7 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) 
             1 => Command::Deactivate,
             2..=3 => {
                 let containers = 1 + random.below(4);
-                Command::Restart(ardea_packing::ContainerId(containers as u32))
+                Command::Restart(ardea_coordination::packing::ContainerId(containers as u32))
             }
             _ => {
                 let Some(vertex) = random.pick(&vertices) else {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{
+use ardea_coordination::control::{
     Assignment, Change, Departure, Intent, JobPhase, JobRecord, Note, Run, StoreRequest, ToWorker,
     Upgrade, WorkerId,
 };
-use ardea_packing::InstanceId;
+use ardea_coordination::packing::InstanceId;
 
 use crate::faults::Fault;
 use crate::world::World;

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{
+use ardea_coordination::control::{
     Candidate, Change, Command, CommandId, Displaced, EpochsRecord, Generation, JobDefinition,
     JobRecord, JobRef, LeaseConfig, LeaseRecord, Lookup, MasterConfig, MasterEpoch, Order,
     PlanVersion, Refused, RequestId, SchedulerAnswer, SchedulerCall, SchedulerTraits, StoreReply,
     StoreRequest, ToMaster, ToWorker, WorkerAgent, WorkerId,
 };
+use ardea_coordination::packing::{
+    ContainerId, InstanceId, JobDemand, PackingConfig, ResourceManager,
+};
 use ardea_core::Epoch;
-use ardea_packing::{ContainerId, InstanceId, JobDemand, PackingConfig, ResourceManager};
 
 use crate::cluster::{Cluster, Deed};
 use crate::faults::Fault;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ardea_control::Generation;
+use ardea_coordination::control::Generation;
 use ardea_core::{ChunkCodec, Dag, EdgeId, Error, ErrorCode, Isolation, Processor, Result};
 use ardea_engine::{Crossings, Site};
-use ardea_exchange::{End, ReceiverConfig, SenderConfig, StreamId};
+use ardea_network::exchange::{End, ReceiverConfig, SenderConfig, StreamId};
 
 use crate::berth::Berth;
 use crate::instance::{Passing, is_instance};

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use ardea_control::{Change, EpochsAgentAction, Generation, Order, Run};
+use ardea_coordination::control::{Change, EpochsAgentAction, Generation, Order, Run};
+use ardea_coordination::packing::{ContainerId, InstanceId};
 use ardea_core::{DeadLetters, Error, ErrorCode, MessageReport, Result, VertexId, Waker};
 use ardea_engine::{
     Begin, Crossings, Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node,
     OnInstanceFailure, Site,
 };
 use ardea_metrics::{Labels, MetricsManager};
-use ardea_packing::{ContainerId, InstanceId};
 use tokio::sync::mpsc;
 
 use crate::crossings::{StreamConfig, WorkerCrossings};
@@ -30,7 +30,7 @@ use crate::living::{Legacy, Living};
 use crate::mail::PostOffice;
 use crate::network::Network;
 use crate::plan::{Names, parallelisms, sites};
-use ardea_recovery::CutKeeper;
+use ardea_checkpoint::local::CutKeeper;
 
 /// How long it waits at most before it looks around.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{
+use ardea_coordination::control::{
     AgentAction, AgentEvent, Departure, EpochsAgentEvent, FromWorker, Generation, LifeEnd, Lookup,
     Order, Run, WorkerAgent,
 };
+use ardea_coordination::packing::InstanceId;
 use ardea_core::{Clock, Error, ErrorCode, Result};
 use ardea_engine::Site;
-use ardea_packing::InstanceId;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 

@@ -16,7 +16,7 @@ mod processes;
 mod sealed;
 mod stand_in;
 
-use ardea_control::WorkerStart;
+use ardea_coordination::control::WorkerStart;
 use ardea_core::{Error, ErrorCode, MessageCounts, Result, VertexId};
 use ardea_engine::{Parallelisms, Site};
 use serde::{Deserialize, Serialize};

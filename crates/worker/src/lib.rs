@@ -14,12 +14,12 @@
 //! In reading order:
 //!
 //! * [`run`], [`Surroundings`], [`MasterFinder`]: what a program calls, and what it brings;
-//! * `driver`, `master_link`: the agent of `ardea-control`, driven; `deployer`, `plan`: what it wants done, done;
+//! * `driver`, `master_link`: the agent of `ardea-coordination`, driven; `deployer`, `plan`: what it wants done, done;
 //! * `network`: the connections, one for each other container, on a thread of its own; `station`: where an end of a stream gets its
 //!   ports, as connections come and go;
 //! * `send_end`, `receive_end`, `berth`: the ends of a stream, over all connections; `sender`, `receiver`, `crossings`: as steps of the
 //!   job;
-//! * [`CutKeeper`](ardea_recovery::CutKeeper): where state goes, and comes from, in the lives of a job with a guarantee; `living`: the life that runs here;
+//! * [`CutKeeper`](ardea_checkpoint::local::CutKeeper): where state goes, and comes from, in the lives of a job with a guarantee; `living`: the life that runs here;
 //!   `read_first`: when no epoch can end in it yet;
 //! * `mail`: the job's side channels, carried;
 //! * `instance`: instances in processes of their own;

@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use ardea_control::{
+use ardea_coordination::control::{
     AttemptFailure, Change, EpochKind, EpochsAgentAction, Generation, Life, LifeEnd, Run,
 };
+use ardea_coordination::packing::InstanceId;
 use ardea_core::{Dag, Epoch, Error, ErrorCode, Guarantee, Result, Waker};
 use ardea_engine::{Cuts, Deployment, Keepsakes};
-use ardea_packing::InstanceId;
 use tokio::sync::mpsc;
 
 use crate::driver::Event;
 use crate::plan::parallelisms;
 use crate::read_first::ReadFirst;
-use ardea_recovery::{CutKeeper, LifeCuts, LifeHere};
+use ardea_checkpoint::local::{CutKeeper, LifeCuts, LifeHere};
 
 /// What the instances of a life have left here when it ended: of use to a life that begins from an epoch of that one.
 pub(crate) struct Legacy {

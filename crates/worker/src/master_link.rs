@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ardea_control::{FromWorker, ToWorker};
+use ardea_coordination::control::{FromWorker, ToWorker};
 use ardea_core::{Error, Result};
-use ardea_courier::{Encoded, Greeting, Receiver, Security, Sender, connect};
+use ardea_network::rpc::{Encoded, Greeting, Receiver, Security, Sender, connect};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result};
 use ardea_engine::Site;
-use ardea_exchange::{Doorbell, Identity, LinkConfig, LinkCounts, Transport};
+use ardea_network::exchange::{Doorbell, Identity, LinkConfig, LinkCounts, Transport};
 
 use crate::berth::Tended;
 use crate::station::{LinkNumber, Station};

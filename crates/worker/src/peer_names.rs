@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::Peer;
+use ardea_coordination::control::Peer;
 use ardea_engine::Site;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -97,8 +97,8 @@ fn is_name(endpoint: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_control::WorkerId;
-    use ardea_packing::ContainerId;
+    use ardea_coordination::control::WorkerId;
+    use ardea_coordination::packing::ContainerId;
 
     fn peer(endpoint: &str) -> Peer {
         Peer {

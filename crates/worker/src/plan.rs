@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use ardea_coordination::packing::{ContainerId, InstanceId, PackingPlan};
 use ardea_core::{Dag, Error, ErrorCode, Result, VertexId};
 use ardea_engine::{InstanceAt, Parallelisms, Placement, Site};
-use ardea_packing::{ContainerId, InstanceId, PackingPlan};
 
 /// The vertices of a graph by name, and the other way round.
 #[derive(Clone, Debug)]

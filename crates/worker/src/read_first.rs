@@ -8,9 +8,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ardea_coordination::packing::InstanceId;
 use ardea_core::{Cut, Dag, Epoch, StateChunk, Waker};
 use ardea_engine::{CutEnd, CutReport, CutSink, InstanceName};
-use ardea_packing::InstanceId;
 
 /// The instances here of such sources that have not ended.
 #[derive(Clone, Debug, Default)]

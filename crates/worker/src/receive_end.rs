@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Chunk, ChunkCodec, ErrorCode, Result};
-use ardea_exchange::{EdgeReceiver, Received, ReceiverConfig};
+use ardea_network::exchange::{EdgeReceiver, Received, ReceiverConfig};
 
 use crate::berth::Resting;
 use crate::network::Network;

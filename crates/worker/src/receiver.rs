@@ -6,7 +6,7 @@ use std::time::Duration;
 use ardea_core::{
     Chunk, Clock, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress, Result, Waker,
 };
-use ardea_exchange::Received;
+use ardea_network::exchange::Received;
 
 use crate::berth::{Berth, Lent};
 use crate::receive_end::{Came, ReceiveEnd};

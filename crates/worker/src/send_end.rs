@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ardea_core::{Chunk, ChunkCodec, Epoch, Error, ErrorCode, Marker, Result, Watermark};
-use ardea_exchange::{EdgeSender, InstanceNumber};
+use ardea_network::exchange::{EdgeSender, InstanceNumber};
 
 use crate::berth::Resting;
 use crate::crossings::StreamConfig;

@@ -6,7 +6,7 @@ use ardea_core::{
     Chunk, Epoch, Inbox, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress, Result,
     Timestamp, Waker, Watermark,
 };
-use ardea_exchange::InstanceNumber;
+use ardea_network::exchange::InstanceNumber;
 
 use crate::berth::{Berth, Lent};
 use crate::send_end::SendEnd;

@@ -6,11 +6,11 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use ardea_config::{Kind, Resolved, Resolver, Schema, Setting};
-use ardea_control::AgentConfig;
+use ardea_coordination::control::AgentConfig;
+use ardea_coordination::packing::Resources;
 use ardea_core::Result;
 use ardea_engine::{NODE_SETTINGS, NodeConfig};
 use ardea_metrics::{METRICS_SETTINGS, MetricsConfig};
-use ardea_packing::Resources;
 
 /// The settings under `worker`. A worker knows those of its node and of its metrics as well.
 pub static WORKER_SETTINGS: &[Setting] = &[
@@ -204,8 +204,8 @@ fn ports(resolved: &Resolved) -> Result<RangeInclusive<u16>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_control::MembershipConfig;
-    use ardea_packing::MilliCores;
+    use ardea_coordination::control::MembershipConfig;
+    use ardea_coordination::packing::MilliCores;
 
     fn config(settings: &[(&str, &str)], cpu: u64) -> Result<WorkerConfig> {
         let settings = settings

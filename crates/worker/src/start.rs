@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 
-use ardea_control::{JobRef, WORKER_START_VARIABLE, WorkerStart};
+use ardea_coordination::control::{JobRef, WORKER_START_VARIABLE, WorkerStart};
 use ardea_core::{Error, ErrorCode, Result, Token};
 
 /// What this process was started with, if it was started as a container's worker: the JSON in the variable

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ardea_core::Waker;
 use ardea_engine::Site;
-use ardea_exchange::{End, Port, StreamId};
+use ardea_network::exchange::{End, Port, StreamId};
 
 /// Which connection of this process, counted from one: a later one is greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

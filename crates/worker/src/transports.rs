@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_exchange::{TcpConfig, TcpTransport, Transport};
-use ardea_tls::Tls;
+use ardea_network::exchange::{TcpConfig, TcpTransport, Transport};
+use ardea_network::tls::Tls;
 
 /// What a transport may want to know when it is made.
 #[derive(Clone, Debug)]

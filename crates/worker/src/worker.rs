@@ -6,15 +6,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, mpsc as blocking};
 
-use ardea_control::{Credentials, JobRef, WorkerAgent, WorkerId, WorkerStart};
+use ardea_coordination::control::{Credentials, JobRef, WorkerAgent, WorkerId, WorkerStart};
+use ardea_coordination::packing::InstanceId;
 use ardea_core::{Clock, DeadLetters, Error, ErrorCode, Result, Token, Waker};
-use ardea_courier::{Greeting, Security, THREADS_STAY};
 use ardea_engine::{Job, Node};
-use ardea_exchange::{Identity, LinkConfig, WorkerNumber};
 use ardea_metrics::{Labels, MetricsManager, MetricsSinks};
+use ardea_network::exchange::{Identity, LinkConfig, WorkerNumber};
+use ardea_network::rpc::{Greeting, Security, THREADS_STAY};
+use ardea_network::tls::Tls;
 use ardea_output::Role;
-use ardea_packing::InstanceId;
-use ardea_tls::Tls;
 use tokio::sync::mpsc;
 
 use crate::deployer::{self, Command, Commands, Deployer};
@@ -28,7 +28,7 @@ use crate::peer_names::look_up_peers;
 use crate::settings::WorkerConfig;
 use crate::start::{addresses, endpoint, exchange_cluster, full_name, read_token};
 use crate::transports::{TransportSetup, Transports};
-use ardea_recovery::CutKeeper;
+use ardea_checkpoint::local::CutKeeper;
 
 /// How to come by a [`MasterFinder`]: by the state manager whose URL is in the worker's start.
 pub type FinderFactory = dyn Fn(&WorkerStart) -> Pin<Box<dyn Future<Output = Result<Arc<dyn MasterFinder>>> + Send>>

@@ -7,8 +7,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ardea_coordination::packing::ContainerId;
 use ardea_engine::Job;
-use ardea_packing::ContainerId;
 
 #[path = "worker/containers.rs"]
 #[allow(dead_code)]
@@ -40,7 +40,7 @@ fn held() -> (usize, usize) {
 /// Says all kinds of things to whoever listens there.
 fn throw_garbage(address: &str) {
     let mut greeting = b"\x07\0\0\0ARDC".to_vec();
-    greeting.extend(ardea_courier::VERSION.to_le_bytes());
+    greeting.extend(ardea_network::rpc::VERSION.to_le_bytes());
     greeting.extend([0xff; 200]);
     let all: [&[u8]; 5] = [
         b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n",

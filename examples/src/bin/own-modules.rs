@@ -8,7 +8,7 @@ use ardea_examples::odd_cores::OddCores;
 use ardea_examples::statsd::Statsd;
 use ardea_examples::unix_sockets::UnixSockets;
 use ardea_examples::word_stream;
-use ardea_exchange::Poller;
+use ardea_network::exchange::Poller;
 
 fn main() -> ExitCode {
     let racks = ["cellar", "attic"].map(String::from).to_vec();

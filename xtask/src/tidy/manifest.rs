@@ -100,7 +100,7 @@ name = "ardea-a"
 [dependencies]
 ardea-core.workspace = true
 # ardea-gone.workspace = true
-short = { package = "ardea-ring", path = "../ring" }
+short = { package = "ardea-spsc", path = "../spsc" }
 [target.'cfg(loom)'.dependencies]
 loom = { workspace = true, features = ["x"] }
 [dev-dependencies]
@@ -121,7 +121,7 @@ default = []
             read,
             [
                 ("ardea-core", Kind::Normal, true, 4),
-                ("ardea-ring", Kind::Normal, false, 6),
+                ("ardea-spsc", Kind::Normal, false, 6),
                 ("loom", Kind::Normal, true, 8),
                 ("proptest", Kind::Dev, false, 10),
             ]

@@ -5,18 +5,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_api::{CLUSTER_SETTINGS, ClusterSettings, Fault};
 use ardea_config::{Resolver, Schema};
-use ardea_control::MasterConfig;
+use ardea_coordination::control::MasterConfig;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_courier::{Security, THREADS_STAY};
-use ardea_host::{Host, HostSetup};
-use ardea_master::{Jobs, Standing};
+use ardea_metastore::layout::JobLayout;
+use ardea_metastore::{StateManager, StateOptions};
+use ardea_network::rpc::{Security, THREADS_STAY};
 use ardea_output::Role;
-use ardea_packages::Cache;
+use ardea_rest::{CLUSTER_SETTINGS, ClusterSettings, Fault};
 use ardea_scheduler::CachedPrograms;
-use ardea_state_manager::layout::JobLayout;
-use ardea_state_manager::{StateManager, StateOptions};
+use ardea_scheduler::artifacts::Cache;
+use ardea_server::daemon::{Host, HostSetup};
+use ardea_server::leader::{Jobs, Standing};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ardea_api::ClusterSettings;
 use ardea_config::format_duration;
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_rest::ClusterSettings;
 use serde::{Deserialize, Serialize};
 
 /// The environment variable in which a host's process finds its [`HostStart`], as JSON.
@@ -22,7 +22,7 @@ pub struct HostStart {
     /// What schedulers may want to know of the host, such as its `rack`.
     pub attributes: BTreeMap<String, String>,
     /// Whether its standard input is a file of whoever waits for the host: into it goes why it does not come up, as a
-    /// [`Fault`](ardea_api::Fault) in JSON.
+    /// [`Fault`](ardea_rest::Fault) in JSON.
     pub tells_failure: bool,
 }
 
@@ -114,8 +114,8 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    use ardea_api::{CLUSTER_SETTINGS, is_of_the_host};
     use ardea_config::{Resolver, Schema};
+    use ardea_rest::{CLUSTER_SETTINGS, is_of_the_host};
 
     use super::*;
 

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use ardea_api::{ClusterSettings, Fault};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_output::{OUTPUT_VARIABLE, OutputFiles, OutputStart, Wanted};
+use ardea_rest::{ClusterSettings, Fault};
 use ardea_scheduler::{KEEPS_MEMORY, UNATTENDED};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -222,7 +222,7 @@ impl Launcher {
             _ => '-',
         };
         let of: String = job.chars().take(LETTERS_OF_A_JOB).map(plain).collect();
-        let name = format!("{of}-{:08x}", ardea_master::new_submission() as u32);
+        let name = format!("{of}-{:08x}", ardea_server::leader::new_submission() as u32);
         HostStart::of(name, &self.cluster, 0).for_job(job)
     }
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ardea_api::ClusterSettings;
+use ardea_coordination::packing::{ResourceManager, ResourceManagers};
 use ardea_core::Result;
-use ardea_exchange::Transport;
 use ardea_metrics::{MetricsSink, MetricsSinks, SinkSetup};
-use ardea_packages::{PackageStore, PackageStores, StoreOptions};
-use ardea_packing::{ResourceManager, ResourceManagers};
+use ardea_network::exchange::Transport;
+use ardea_rest::ClusterSettings;
+use ardea_scheduler::artifacts::{PackageStore, PackageStores, StoreOptions};
 use ardea_scheduler::{HOSTS, LOCAL, Local, SchedulerKind, Schedulers, no_such_scheduler};
 use ardea_worker::{TransportSetup, Transports};
 

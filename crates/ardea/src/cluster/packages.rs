@@ -1,8 +1,8 @@
 //! Packages, as the settings of a cluster describe them: how large they may be, and how much of them a machine keeps.
 
-use ardea_api::ClusterSettings;
 use ardea_core::Token;
-use ardea_packages::{CacheConfig, Limits, StoreOptions};
+use ardea_rest::ClusterSettings;
+use ardea_scheduler::artifacts::{CacheConfig, Limits, StoreOptions};
 
 /// How large packages may be.
 pub(crate) fn limits(cluster: &ClusterSettings) -> Limits {

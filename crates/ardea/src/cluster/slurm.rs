@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea_api::ClusterSettings;
-use ardea_control::ProgramRef;
+use ardea_coordination::control::ProgramRef;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_packages::{Cache, CacheConfig, PackageStores, StoreOptions};
+use ardea_rest::ClusterSettings;
+use ardea_scheduler::artifacts::{Cache, CacheConfig, PackageStores, StoreOptions};
 use ardea_scheduler::{
     CachedPrograms, KeptBounds, Pending, Programs, Slurm, SlurmConfig, Unpacked,
 };

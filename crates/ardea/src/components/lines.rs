@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use ardea_connect::{OnDamage, files};
+use ardea_connectors::{OnDamage, files};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_topology::{
     ComponentContext, MessageId, Next, Outcome, Outputs, Settings, Spout, SpoutCollector,

@@ -11,8 +11,8 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ardea_checkpoint::local::SurvivingHandle;
 use ardea_engine::{JobHandle, on_interrupt};
-use ardea_recovery::SurvivingHandle;
 
 use super::failure::Failure;
 use super::keyboard;

@@ -6,10 +6,10 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use ardea_connect::live_table::Screen;
+use ardea_checkpoint::local::JobCounts;
+use ardea_connectors::live_table::Screen;
 use ardea_core::{Timestamp, is_unseen};
 use ardea_engine::JobHandle;
-use ardea_recovery::JobCounts;
 
 use super::Supervisor;
 use super::failure::{Notice, print_error, print_notice};

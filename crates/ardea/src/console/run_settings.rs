@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use ardea_checkpoint::local::Survival;
 use ardea_config::Resolved;
-use ardea_connect::dead_letters::DeadLetterConfig;
+use ardea_connectors::dead_letters::DeadLetterConfig;
 use ardea_core::{DeadLetters, Result};
 use ardea_engine::NodeConfig;
 use ardea_metrics::{MetricsConfig, MetricsSinks};
-use ardea_recovery::Survival;
 
 use crate::cluster::Modules;
 use crate::job::{check_here, open_dead_letters};

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ardea_checkpoint::local::JobCounts;
 use ardea_core::{Dag, Result, Timestamp, VertexId};
 use ardea_engine::InstanceReport;
-use ardea_recovery::JobCounts;
 
 /// The vertices of a job.
 pub struct Shape {

@@ -5,9 +5,9 @@ mod vertices;
 
 use std::time::Duration;
 
+use ardea_checkpoint::local::SurvivalEnd;
 use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode};
 use ardea_engine::{JobHandle, JobStatus};
-use ardea_recovery::SurvivalEnd;
 use serde_json::{Value, json};
 
 use super::figures::{duration, grouped, short};
@@ -387,9 +387,9 @@ fn records(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ardea_checkpoint::local::{JobCounts, SurvivalEnd};
     use ardea_core::Timestamp;
     use ardea_engine::Counted;
-    use ardea_recovery::{JobCounts, SurvivalEnd};
 
     use super::*;
     use crate::console::shape::VertexShape;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ardea_connect::live_table::Screen;
-use ardea_connect::stdin;
+use ardea_connectors::live_table::Screen;
+use ardea_connectors::stdin;
 use ardea_engine::{Job, JobConfig, JobHandle, JobStatus, Node};
 
 use super::Supervisor;

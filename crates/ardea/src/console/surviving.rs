@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Instant;
 
+use ardea_checkpoint::local::{Survival, SurvivalEnd, Survived, Surviving, SurvivingHandle};
 use ardea_core::{Error, ErrorCode};
 use ardea_engine::{Job, JobHandle, JobStatus, Node};
-use ardea_recovery::{Survival, SurvivalEnd, Survived, Surviving, SurvivingHandle};
 
 use super::Supervisor;
 use super::failure::{Failure, Notice, print_notice};

@@ -4,11 +4,11 @@
 //! anything is stored or started, they tell where a wrong one was written. Whether an address is there, a port free, a file to be
 //! read is known only to the machine that uses it.
 
-use ardea_api::{Client, ClusterSettings};
 use ardea_config::Resolved;
 use ardea_core::{Error, Result};
+use ardea_metastore::StateUrl;
+use ardea_rest::{Client, ClusterSettings};
 use ardea_scheduler::{SLURM_OPTIONS, slurm_options};
-use ardea_state_manager::StateUrl;
 
 use super::dead_letters;
 use crate::cluster::{Modules, store_options};

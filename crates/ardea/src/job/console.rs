@@ -81,7 +81,7 @@ pub fn told(submitted: &Submitted) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_api::Phase;
+    use ardea_rest::Phase;
 
     #[test]
     fn what_came_of_it_is_told_in_a_line_and_then_what_else_there_is_to_know() {

@@ -1,8 +1,8 @@
 //! The place of a job's dead letters, as settings name it.
 
 use ardea_config::{Resolved, Resolver, Schema};
-use ardea_connect::dead_letters::{DEAD_LETTER_SETTINGS, DeadLetterConfig, DeadLetterPlace};
-use ardea_control::WorkerStart;
+use ardea_connectors::dead_letters::{DEAD_LETTER_SETTINGS, DeadLetterConfig, DeadLetterPlace};
+use ardea_coordination::control::WorkerStart;
 use ardea_core::{DeadLetters, Result};
 #[cfg(not(feature = "kafka"))]
 use ardea_core::{Error, ErrorCode};
@@ -60,7 +60,7 @@ fn open(config: &DeadLetterConfig, job: &str, container: Option<u32>) -> Result<
 
 #[cfg(feature = "kafka")]
 fn to_topic(brokers: &str, topic: &str, job: &str) -> Result<DeadLetters> {
-    ardea_connect_kafka::dead_letters(brokers, topic).open(job)
+    ardea_connectors::kafka::dead_letters(brokers, topic).open(job)
 }
 
 #[cfg(not(feature = "kafka"))]

@@ -2,13 +2,13 @@
 
 use std::num::NonZeroU32;
 
-use ardea_api::{LogicalEdge, LogicalPlan, LogicalVertex};
-use ardea_core::{Dag, Error, ErrorCode, Isolation, Result, VertexId};
-use ardea_engine::{as_many, together};
-use ardea_packing::{
+use ardea_coordination::packing::{
     AS_MANY_ATTRIBUTE, FIXED_INSTANCES_ATTRIBUTE, JobDemand, MOST_INSTANCES_ATTRIBUTE, MilliCores,
     Resources, VertexDemand,
 };
+use ardea_core::{Dag, Error, ErrorCode, Isolation, Result, VertexId};
+use ardea_engine::{as_many, together};
+use ardea_rest::{LogicalEdge, LogicalPlan, LogicalVertex};
 use ardea_worker::{MOST_ISOLATED_INSTANCES, MOST_ISOLATED_VERTICES};
 
 /// Where nobody has said how many instances a vertex has, it has one on a cluster.
@@ -95,8 +95,8 @@ fn too_many_vertices(name: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use ardea_coordination::packing::{ResourceManager, RoundRobin};
     use ardea_core::{Demand, Edge, Parallelism, Processor, Routing, Vertex, supplier};
-    use ardea_packing::{ResourceManager, RoundRobin};
 
     use super::*;
 

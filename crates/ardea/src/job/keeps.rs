@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, absolute};
 
-use ardea_archive::{Promise, write_states};
-use ardea_control::JobRef;
+use ardea_checkpoint::cluster::{Promise, write_states};
+use ardea_checkpoint::local::{address_of, check_address};
+use ardea_checkpoint::savepoint::JobStates;
+use ardea_coordination::control::JobRef;
+use ardea_coordination::packing::JobDemand;
 use ardea_core::{Dag, Error, ErrorCode, Guarantee, Instance, Result};
-use ardea_packing::JobDemand;
-use ardea_recovery::{address_of, check_address};
-use ardea_savepoint::JobStates;
 
 const FOLDER: &str = "snapshots.folder";
 const FROM: &str = "recovery.from";

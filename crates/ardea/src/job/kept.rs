@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::Path;
 
-use ardea_api::{SnapshotVertexView, SnapshotView, SnapshotsView};
+use ardea_checkpoint::local::{Looked, address_of, look, past_damage};
 use ardea_config::readable_bytes;
 use ardea_core::{Error, ErrorCode, Result, shown};
-use ardea_host::snapshot_view;
-use ardea_recovery::{Looked, address_of, look, past_damage};
+use ardea_rest::{SnapshotVertexView, SnapshotView, SnapshotsView};
+use ardea_server::daemon::snapshot_view;
 use serde_json::{Value, json};
 
 /// The snapshots of a job, in its folder or on its cluster: `ardea snapshots`.
@@ -194,9 +194,9 @@ fn write_columns(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ardea_checkpoint::local::LookedSnapshot;
+    use ardea_checkpoint::store::{SnapshotId, SnapshotReport, VertexReport};
     use ardea_core::{Epoch, Timestamp};
-    use ardea_recovery::LookedSnapshot;
-    use ardea_snapshot::{SnapshotId, SnapshotReport, VertexReport};
     use std::collections::BTreeMap;
     use std::time::Duration;
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ardea_api::JobDescription;
 use ardea_config::{ConfigFile, Origin, Resolved, Schema};
 use ardea_core::Result;
+use ardea_rest::JobDescription;
 
 use super::submit::Target;
 

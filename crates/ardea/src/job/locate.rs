@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_api::{Client, ClusterInfo, ClusterSettings};
 use ardea_core::{Error, ErrorCode, Result};
 #[cfg(feature = "etcd")]
-use ardea_state_etcd::EtcdState;
+use ardea_metastore::etcd::EtcdState;
+use ardea_rest::{Client, ClusterInfo, ClusterSettings};
 
-use ardea_state_manager::{FileState, StateManager, StateOptions, StateUrl, StoreKind, layout};
 #[cfg(feature = "zookeeper")]
-use ardea_state_zookeeper::ZooKeeperState;
+use ardea_metastore::zookeeper::ZooKeeperState;
+use ardea_metastore::{FileState, StateManager, StateOptions, StateUrl, StoreKind, layout};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -47,7 +47,7 @@ pub async fn open_state(url: &str, options: StateOptions) -> Result<Arc<dyn Stat
 }
 
 #[cfg(not(all(feature = "zookeeper", feature = "etcd")))]
-fn left_out(kind: StoreKind, servers: &[String], root: &ardea_state_manager::StatePath) -> Error {
+fn left_out(kind: StoreKind, servers: &[String], root: &ardea_metastore::StatePath) -> Error {
     let (name, feature) = match kind {
         StoreKind::ZooKeeper => ("ZooKeeper", "zookeeper"),
         StoreKind::Etcd => ("etcd", "etcd"),
@@ -220,9 +220,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_is_found_in_the_state_and_the_wrong_cluster_is_refused() {
-        use ardea_api::testing::PretendedCluster;
-        use ardea_api::{Server, ServerConfig};
-        use ardea_state_manager::Expected;
+        use ardea_metastore::Expected;
+        use ardea_rest::testing::PretendedCluster;
+        use ardea_rest::{Server, ServerConfig};
 
         let address = ([127, 0, 0, 1], 0).into();
         let cluster = Arc::new(PretendedCluster::new());

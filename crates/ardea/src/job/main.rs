@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ardea_api::ClusterSettings;
+use ardea_checkpoint::local::{KeptStates, SAVING, savepoint};
+use ardea_checkpoint::savepoint::Dropping;
 use ardea_config::parse_duration;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::Job;
-use ardea_recovery::{KeptStates, SAVING, savepoint};
-use ardea_savepoint::Dropping;
+use ardea_rest::ClusterSettings;
 
 use super::arguments::{Arguments, Command, Options, help};
 use super::console::{Console, told};

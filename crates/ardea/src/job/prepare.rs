@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Component, Path, PathBuf};
 
-use ardea_api::{ClusterSettings, Plans, SubmitRequest, check_job_name, is_of_the_cluster};
 use ardea_config::Resolved;
-use ardea_control::{JobDefinition, JobRef, ProgramRef};
+use ardea_coordination::control::{JobDefinition, JobRef, ProgramRef};
+use ardea_coordination::packing::{JobDemand, PackingPlan, ResourceManagers};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::{Job, Parallelisms};
-use ardea_packing::{JobDemand, PackingPlan, ResourceManagers};
+use ardea_rest::{ClusterSettings, Plans, SubmitRequest, check_job_name, is_of_the_cluster};
 use ardea_scheduler::SLURM_OPTIONS;
 
 use crate::cluster::Modules;

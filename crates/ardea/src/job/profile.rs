@@ -3,14 +3,14 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use ardea_api::{ClusterSettings, with_clusters};
+use ardea_checkpoint::local::SURVIVAL_SETTINGS;
 use ardea_config::{ConfigFile, Flag, Resolved, Resolver, Schema};
-use ardea_connect::dead_letters::DEAD_LETTER_SETTINGS;
-use ardea_control::WORKER_START_VARIABLE;
+use ardea_connectors::dead_letters::DEAD_LETTER_SETTINGS;
+use ardea_coordination::control::WORKER_START_VARIABLE;
 use ardea_core::Result;
 use ardea_engine::{NODE_SETTINGS, NodeConfig};
 use ardea_metrics::METRICS_SETTINGS;
-use ardea_recovery::SURVIVAL_SETTINGS;
+use ardea_rest::{ClusterSettings, with_clusters};
 use ardea_worker::WORKER_SETTINGS;
 
 /// All settings of programs that run and submit jobs: of the node, of what survives, of dead

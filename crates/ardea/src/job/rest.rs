@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea_api::{Client, JobDescription, JobEnding, JobSummary, SubmitRequest, UpgradeRequest};
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_rest::{Client, JobDescription, JobEnding, JobSummary, SubmitRequest, UpgradeRequest};
 use tokio::runtime::{Builder, Runtime};
 
 use super::submit::Target;

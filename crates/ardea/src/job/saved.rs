@@ -4,14 +4,14 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use ardea_api::StatesView;
+use ardea_checkpoint::local::{KeptStates, place_of_savepoint};
+use ardea_checkpoint::savepoint::{
+    Checked, Dropping, JobStates, Savepoint, SavepointManifest, SavepointState, StateDiff, diff,
+};
 use ardea_config::readable_bytes;
 use ardea_core::{Error, ErrorCode, Result, StateForm, shown};
 use ardea_engine::Job;
-use ardea_recovery::{KeptStates, place_of_savepoint};
-use ardea_savepoint::{
-    Checked, Dropping, JobStates, Savepoint, SavepointManifest, SavepointState, StateDiff, diff,
-};
+use ardea_rest::StatesView;
 use serde_json::{Value, json};
 
 /// What a savepoint is: `ardea savepoint inspect`.

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ardea_api::{JobSummary, Phase, ProblemView};
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_rest::{JobSummary, Phase, ProblemView};
 
 /// For how long a job has to run without a new problem before it is said to.
 const SETTLES: Duration = Duration::from_secs(1);

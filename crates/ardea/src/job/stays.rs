@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use ardea_coordination::packing::{ContainerId, InstanceId, PackingPlan};
 use ardea_core::{Dag, Error, ErrorCode, Result, Routing, VertexId};
-use ardea_packing::{ContainerId, InstanceId, PackingPlan};
 
 /// Refuses a plan by which records have to go to another container that can't leave their process. The engine would do so in each
 /// container; here it is known before anything is stored.
@@ -52,7 +52,7 @@ pub(super) fn check_stays(dag: &Dag, plan: &PackingPlan) -> Result<()> {
 mod tests {
     use std::num::NonZeroU32;
 
-    use ardea_packing::{PackingConfig, ResourceManagers, Resources};
+    use ardea_coordination::packing::{PackingConfig, ResourceManagers, Resources};
     use ardea_pipeline::{Local, Pipeline};
 
     use crate::engine::{Job, Parallelisms};
@@ -81,7 +81,7 @@ mod tests {
             .map(Local)
             .key_by(|handle| handle.0)
             .distinct("handles")
-            .write_to_local(ardea_connect::null::sink());
+            .write_to_local(ardea_connectors::null::sink());
         checked(&p, 1).unwrap();
         let error = checked(&p, 2).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidJob);
@@ -94,7 +94,7 @@ mod tests {
         p.read_from(crate::prelude::collections::items(vec![7u64]))
             .key_by(|number| *number)
             .distinct("numbers")
-            .write_to(ardea_connect::null::sink());
+            .write_to(ardea_connectors::null::sink());
         checked(&p, 2).unwrap();
     }
 }

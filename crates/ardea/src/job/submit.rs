@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_api::{JobDescription, JobEnding, JobSummary, Phase, SubmitRequest, UpgradeRequest};
-use ardea_control::JobRef;
+use ardea_coordination::control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_rest::{JobDescription, JobEnding, JobSummary, Phase, SubmitRequest, UpgradeRequest};
 use serde::Serialize;
 
 use super::prepare::Prepared;

@@ -4,13 +4,13 @@ use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea_api::{
+use ardea_core::{ErrorCode, Result};
+use ardea_rest::{
     ClusterSettings, JobDescription, JobEnding, JobSummary, SubmitRequest, UpgradeRequest,
 };
-use ardea_core::{ErrorCode, Result};
-use ardea_packages::Contents;
+use ardea_scheduler::artifacts::Contents;
 
-use ardea_state_manager::StateUrl;
+use ardea_metastore::StateUrl;
 
 use super::locate::client_of;
 use super::rest::{RestTarget, Store, runtime};

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_api::{JobDescription, JobEnding, UpgradeRequest};
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_rest::{JobDescription, JobEnding, UpgradeRequest};
 use serde::Serialize;
 
 use super::prepare::Prepared;

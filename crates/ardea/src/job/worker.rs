@@ -5,15 +5,15 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ardea_api::{load_tls, read_token};
-use ardea_archive::FolderKeeper;
-use ardea_control::{Lookup, WorkerStart};
+use ardea_checkpoint::cluster::FolderKeeper;
+use ardea_coordination::control::{Lookup, WorkerStart};
 use ardea_core::Result;
-use ardea_courier::Security;
 use ardea_engine::Job;
-use ardea_master::LeaseFinder;
-use ardea_shelter::{RemoteShelter, Shelter};
-use ardea_state_manager::{StateManager, StateOptions};
+use ardea_grid::cluster::{RemoteShelter, Shelter};
+use ardea_metastore::{StateManager, StateOptions};
+use ardea_network::rpc::Security;
+use ardea_rest::{load_tls, read_token};
+use ardea_server::leader::LeaseFinder;
 use ardea_worker::{FinderFactory, MasterFinder, Surroundings};
 
 use super::dead_letters;
@@ -39,7 +39,7 @@ pub fn work(start: WorkerStart, job: &dyn Job, modules: &Modules) -> Result<()> 
         .token(token.map(read_token).transpose()?)
         .tls(tls.clone());
     let shelter = shelter(&start, security);
-    ardea_shelter::reach_maps_by(Arc::clone(&shelter));
+    ardea_grid::cluster::reach_maps_by(Arc::clone(&shelter));
     let surroundings = Surroundings {
         finder: by_lease(),
         sinks: modules.sinks.clone(),

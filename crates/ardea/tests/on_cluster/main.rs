@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use ardea::cluster::Modules;
-use ardea_packages::DirectoryStore;
+use ardea_scheduler::artifacts::DirectoryStore;
 
 use arena::{Arena, until};
 

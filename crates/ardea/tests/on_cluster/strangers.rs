@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_tls::rustls::pki_types::pem::PemObject;
-use ardea_tls::rustls::pki_types::{CertificateDer, ServerName};
-use ardea_tls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream, crypto};
+use ardea_network::tls::rustls::pki_types::pem::PemObject;
+use ardea_network::tls::rustls::pki_types::{CertificateDer, ServerName};
+use ardea_network::tls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream, crypto};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 /// Puts an authority's certificate, and a machine's with its key, into a folder; gives the settings that name them.

@@ -14,7 +14,7 @@ mod real {
     use std::path::Path;
     use std::process::{Command, Output};
 
-    use ardea_state_manager::conformance::{Server, Skipped};
+    use ardea_metastore::conformance::{Server, Skipped};
 
     use super::Test;
     use crate::program::{finish, run, start, summary, terminate, text, until};

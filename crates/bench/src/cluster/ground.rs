@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use ardea::cluster::{Launcher, Modules};
 use ardea::job::{Prepared, Target, Wanted, client_of, connect};
 use ardea::recovery::SURVIVAL_SETTINGS;
-use ardea_api::{
-    Client, ClusterSettings, ContainersUpdate, HostView, JobDescription, Phase, with_clusters,
-};
 use ardea_config::duration::format_duration;
 use ardea_config::{Resolved, Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Guarantee, Result};
 use ardea_engine::NODE_SETTINGS;
+use ardea_rest::{
+    Client, ClusterSettings, ContainersUpdate, HostView, JobDescription, Phase, with_clusters,
+};
 use ardea_worker::WORKER_SETTINGS;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;

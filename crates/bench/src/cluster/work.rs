@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea_control::WorkerStart;
+use ardea_coordination::control::WorkerStart;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::Job;
 use serde::{Deserialize, Serialize};

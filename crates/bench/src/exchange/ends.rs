@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ardea_core::{Chunk, Clock, Marker, Result, Rows, Timestamp, Waker};
-use ardea_exchange::{
+use ardea_network::exchange::{
     Connection, EdgeReceiver, EdgeSender, End, Identity, InstanceNumber, Link, LinkConfig,
     ReceiverConfig, RowsCodec, SenderConfig, Side, StreamId, TcpTransport, Transport, Wire,
     WorkerNumber,

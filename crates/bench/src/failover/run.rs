@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_connect::files;
+use ardea_connectors::files;
 use ardea_core::{Clock, Parallelism, Result};
 use ardea_pipeline::Pipeline;
 use serde::{Deserialize, Serialize};

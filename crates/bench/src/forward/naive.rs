@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ardea_core::{Chunk, ChunkCodec, Result, Timestamp};
-use ardea_exchange::{Frame, Payload, RowsCodec};
+use ardea_network::exchange::{Frame, Payload, RowsCodec};
 
 use super::params::ForwardParams;
 
@@ -120,7 +120,7 @@ impl Naive {
 
 #[cfg(test)]
 mod tests {
-    use ardea_exchange::{Header, Kind, StreamId};
+    use ardea_network::exchange::{Header, Kind, StreamId};
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ardea_config::duration::format_duration;
 use ardea_core::Result;
-use ardea_exchange::MOST_PAYLOAD_BYTES;
+use ardea_network::exchange::MOST_PAYLOAD_BYTES;
 use serde_json::json;
 
 use crate::bounds::{check_duration, check_times, refused};

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use ardea::recovery::Figures;
-use ardea_api::EpochsView;
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_rest::EpochsView;
 use serde_json::{Value, json};
 
 use crate::report::{Field, rounded};

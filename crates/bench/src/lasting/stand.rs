@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_api::EpochsView;
 use ardea_core::{Clock, Error, ErrorCode, Result};
+use ardea_rest::EpochsView;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::commits::{Commits, Epochs, wait_for_whole};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ardea_core::Result;
-use ardea_exchange::{
+use ardea_network::exchange::{
     Connection, Doorbell, Frame, HEADER_BYTES, Header, Kind, Listener, MOST_PAYLOAD_BYTES, Parcel,
     PeerGone, Transport,
 };
@@ -238,7 +238,7 @@ impl Connection for WatchedConnection {
 
 #[cfg(test)]
 mod tests {
-    use ardea_exchange::{Payload, StreamId};
+    use ardea_network::exchange::{Payload, StreamId};
 
     use super::*;
 

@@ -227,7 +227,7 @@ impl JobSpec {
         let side: Vec<(u64, Arc<str>)> = (0..SIDE_KEYS)
             .map(|key| (key, Arc::from(side_value(key))))
             .collect();
-        let table = p.read_from(ardea_connect::collections::items(side));
+        let table = p.read_from(ardea_connectors::collections::items(side));
         let joined = self.bids(p).hash_join(
             "side",
             table,

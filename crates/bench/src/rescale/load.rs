@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ardea_aggregate::count;
-use ardea_connect::generate;
+use ardea_connectors::generate;
 use ardea_core::{
     Clock, Delivery, Inbox, InstanceContext, Ordinal, Outbox, Parallelism, Processor, Result, Sink,
     Timestamp, supplier,

@@ -80,7 +80,7 @@ mod tests {
     fn a_payment_passes_every_stage_and_is_refused_by_some() {
         let p = Pipeline::new("stages");
         let payments =
-            ardea_connect::collections::items((0..20_000).map(Payment::new).collect::<Vec<_>>());
+            ardea_connectors::collections::items((0..20_000).map(Payment::new).collect::<Vec<_>>());
         let source = p.read_from(payments).with_source_time();
         let passed = pass_stages(source, 65).collect();
         p.run().unwrap();

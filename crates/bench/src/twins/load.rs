@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ardea::recovery::{Survival, Survive};
 use ardea_aggregate::count;
-use ardea_connect::{generate, twins};
+use ardea_connectors::{generate, twins};
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
 use ardea_engine::NodeConfig;
 use ardea_pipeline::{Pipeline, Window};

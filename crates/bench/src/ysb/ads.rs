@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_aggregate::count;
-use ardea_connect::files;
+use ardea_connectors::files;
 use ardea_core::{Clock, Instance, Parallelism, Result, Source, Timestamp, Unbounded, supplier};
 use ardea_operators::WindowResult;
 use ardea_pipeline::{Pipeline, Window};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ardea_api::LogSource;
+use ardea_rest::LogSource;
 use clap::Subcommand;
 
 use super::{at_most_ten_a_second, duration, number, within};
@@ -244,7 +244,7 @@ pub struct LogsArgs {
     #[arg(long, value_name = "SOURCE", value_parser = log_source)]
     pub source: Option<LogSource>,
     /// So many of the last lines of each file
-    #[arg(long, short = 'n', value_name = "N", default_value_t = ardea_api::DEFAULT_TAIL_LINES,
+    #[arg(long, short = 'n', value_name = "N", default_value_t = ardea_rest::DEFAULT_TAIL_LINES,
         value_parser = tail)]
     pub tail: u32,
     /// Go on with what is written from now on, until Ctrl-C or the job's end
@@ -436,7 +436,7 @@ fn hosts(text: &str) -> Result<u32, String> {
 
 /// How many lines may be asked for.
 fn tail(text: &str) -> Result<u32, String> {
-    within(0..=ardea_api::MOST_TAIL_LINES, text)
+    within(0..=ardea_rest::MOST_TAIL_LINES, text)
 }
 
 /// A name and a value.

@@ -81,7 +81,7 @@ pub struct MapScanArgs {
     #[command(flatten)]
     pub filter: MapFilterArgs,
     /// So many at most
-    #[arg(long, value_name = "N", default_value_t = ardea_api::DEFAULT_MAP_ENTRIES, value_parser = limit)]
+    #[arg(long, value_name = "N", default_value_t = ardea_rest::DEFAULT_MAP_ENTRIES, value_parser = limit)]
     pub limit: u32,
 }
 
@@ -108,7 +108,7 @@ pub struct MapPutArgs {
 }
 
 fn limit(text: &str) -> Result<u32, String> {
-    within(1..=ardea_api::MOST_MAP_ENTRIES, text)
+    within(1..=ardea_rest::MOST_MAP_ENTRIES, text)
 }
 
 fn field_is(text: &str) -> Result<String, String> {

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use ardea_api::ClusterSettings;
+use ardea_rest::ClusterSettings;
 use serde_json::json;
 
 use super::settings_check;

@@ -4,12 +4,12 @@ use std::io::{self, BufRead, IsTerminal};
 use std::time::Instant;
 
 use ardea::job::Settling;
-use ardea_api::{
+use ardea_coordination::packing::ContainerId;
+use ardea_core::{Error, ErrorCode};
+use ardea_rest::{
     ContainersUpdate, JobDescription, JobSummary, LogicalPlan, ParallelismUpdate, Phase,
     RecoverRequest,
 };
-use ardea_core::{Error, ErrorCode};
-use ardea_packing::ContainerId;
 use serde_json::json;
 
 use crate::args::{KillArgs, RecoverArgs, RemoteJob, RescaleArgs, RestartArgs, UpdateArgs};
@@ -284,7 +284,7 @@ fn tell(context: &Context, job: &str, what: &str) -> Result<(), Failure> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ardea_api::LogicalVertex;
+    use ardea_rest::LogicalVertex;
 
     use super::*;
 

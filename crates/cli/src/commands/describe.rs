@@ -1,10 +1,10 @@
 //! `ardea describe`: all that is known of a job.
 
-use ardea_api::{
-    ContainerView, EpochsView, JobDescription, JobEnding, NoteView, PastJobDescription, ProblemView,
-};
 use ardea_config::readable_bytes;
 use ardea_core::ErrorCode;
+use ardea_rest::{
+    ContainerView, EpochsView, JobDescription, JobEnding, NoteView, PastJobDescription, ProblemView,
+};
 use serde_json::json;
 
 use crate::args::RemoteJob;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_api::{JobSummary, PastJobSummary, ProblemView};
+use ardea_rest::{JobSummary, PastJobSummary, ProblemView};
 use serde_json::json;
 
 use crate::args::ListArgs;
@@ -179,7 +179,7 @@ pub fn lasted(past: &PastJobSummary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_api::Phase;
+    use ardea_rest::Phase;
 
     #[test]
     fn what_is_wrong_with_a_job_stands_in_its_line_in_short() {

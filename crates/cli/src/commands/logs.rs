@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use ardea_api::{LogLine, LogQuery, PastJobSummary};
+use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode};
-use ardea_packing::ContainerId;
+use ardea_rest::{LogLine, LogQuery, PastJobSummary};
 use serde_json::json;
 
 use crate::args::LogsArgs;
@@ -169,7 +169,7 @@ fn shown(line: &LogLine, is_one_file: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ardea_api::LogSource;
+    use ardea_rest::LogSource;
 
     use super::*;
 

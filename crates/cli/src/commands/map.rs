@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use ardea_api::{MapEntryView, MapEvent, MapPutRequest, MapQuery, MapsView};
 use ardea_config::readable_bytes;
 use ardea_core::{Error, ErrorCode, PARTITION_COUNT, shown};
+use ardea_rest::{MapEntryView, MapEvent, MapPutRequest, MapQuery, MapsView};
 use serde_json::{Value, json};
 
 use crate::args::{

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ardea_api::{MetricsQuery, MetricsRange, RangeQuery, SampleKind, SampleView};
 use ardea_config::nearest;
 use ardea_core::{Error, ErrorCode};
+use ardea_rest::{MetricsQuery, MetricsRange, RangeQuery, SampleKind, SampleView};
 use serde_json::json;
 
 use crate::args::MetricsArgs;
@@ -279,7 +279,7 @@ fn millis(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use ardea_api::{PointView, SeriesView};
+    use ardea_rest::{PointView, SeriesView};
 
     use super::*;
     use crate::args::{RemoteJob, Where};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ardea::job::SavedJob;
 use ardea::recovery::{SAVING, address_of, savepoint};
-use ardea_api::{Phase, SavepointRequest};
 use ardea_core::{Error, ErrorCode};
+use ardea_rest::{Phase, SavepointRequest};
 
 use crate::args::{SavepointArgs, SavepointCommand};
 use crate::context::Context;

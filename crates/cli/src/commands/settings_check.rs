@@ -2,9 +2,9 @@
 
 use ardea::cluster::Modules;
 use ardea::job::{check_forms, unknown_names};
-use ardea_api::ClusterSettings;
 use ardea_config::{Origin, Resolved};
 use ardea_core::Error;
+use ardea_rest::ClusterSettings;
 
 use crate::context::Context;
 use crate::failure::{Failure, Notice, print_notice};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ardea::job::state_of;
-use ardea_api::ClusterSettings;
 use ardea_core::{Error, ErrorCode};
-use ardea_master::{damage_of, stored_value, sweep};
-use ardea_state_manager::{Found, Node, StateManager, StatePath, Tree, look};
+use ardea_metastore::{Found, Node, StateManager, StatePath, Tree, look};
+use ardea_rest::ClusterSettings;
+use ardea_server::leader::{damage_of, stored_value, sweep};
 use serde_json::{Value, json};
 
 use crate::args::{StateDumpArgs, StateRemoveArgs, Where};
@@ -24,7 +24,7 @@ pub fn dump(args: &StateDumpArgs, context: &Context) -> Result<(), Failure> {
     let below = StatePath::parse(&args.below)?;
     let mut tree = runtime()?.block_on(async {
         let state = opened(&cluster).await?;
-        ardea_state_manager::dump(&*state, &below).await
+        ardea_metastore::dump(&*state, &below).await
     })?;
     let is_nothing = tree.node.is_none() && tree.damage.is_none() && tree.children.is_empty();
     if is_nothing && !below.is_root() {

@@ -7,12 +7,12 @@ use std::process::Command;
 
 use ardea::cluster::Modules;
 use ardea::job::{Console, Prepared, Wanted, connect, submit, told};
-use ardea_api::ClusterSettings;
 use ardea_bench::cluster::BENCH_ARGUMENT;
 use ardea_config::{Resolved, nearest};
-use ardea_control::WorkerStart;
+use ardea_coordination::control::WorkerStart;
 use ardea_core::{Error, ErrorCode};
 use ardea_engine::Job;
+use ardea_rest::ClusterSettings;
 use serde_json::json;
 
 use crate::args::{SubmitArgs, Where};

@@ -7,9 +7,9 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use ardea_api::{ContainerTop, TopView, VertexTop};
 use ardea_config::readable_bytes;
 use ardea_core::{Error, ErrorCode};
+use ardea_rest::{ContainerTop, TopView, VertexTop};
 use serde_json::json;
 
 use crate::args::TopArgs;

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ardea_exchange::{EdgeNumber, Header, JobNumber, Kind, MOST_PAYLOAD_BYTES, StreamId};
+use ardea_network::exchange::{EdgeNumber, Header, JobNumber, Kind, MOST_PAYLOAD_BYTES, StreamId};
 
 use crate::arena::Arena;
 use crate::deaths::Counted;
@@ -257,7 +257,7 @@ impl Stranger {
     /// The first message of a process of a cluster, up to where it says which.
     fn greeting(&mut self) -> Vec<u8> {
         let mut body = b"ARDC".to_vec();
-        body.extend(ardea_courier::VERSION.to_le_bytes());
+        body.extend(ardea_network::rpc::VERSION.to_le_bytes());
         body.extend(self.bytes(300));
         [(body.len() as u32).to_le_bytes().to_vec(), body].concat()
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use ardea_state_manager::conformance::{Server, Skipped};
+use ardea_metastore::conformance::{Server, Skipped};
 
 use crate::arena::Arena;
 use crate::deaths::Counted;

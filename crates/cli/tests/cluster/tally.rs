@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ardea::core::Parallelism;
 use ardea::core::{Error, ErrorCode};
 use ardea::prelude::*;
-use ardea_connect_grid::{Change, ClusterMap, changes, lookup, put, update};
+use ardea_connectors::grid::{Change, ClusterMap, changes, lookup, put, update};
 use serde::{Deserialize, Serialize};
 
 /// How many keys the numbers are counted by.

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use ardea_control::PROTOCOL;
-use ardea_courier::VERSION;
+use ardea_coordination::control::PROTOCOL;
+use ardea_network::rpc::VERSION;
 
 use crate::arena::Arena;
 use crate::deaths::Counted;

@@ -1,6 +1,6 @@
 //! Jobs with different packings and schedulers on one cluster.
 
-use ardea_api::Phase;
+use ardea_rest::Phase;
 
 use crate::cluster::{Cluster, JOB};
 use crate::measured::Measured;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ardea_api::{ParallelismUpdate, Phase};
+use ardea_rest::{ParallelismUpdate, Phase};
 
 use crate::cluster::{Cluster, JOB, Worker};
 use crate::measured::{Measured, now_ms};

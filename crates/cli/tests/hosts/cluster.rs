@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ardea_api::{Client, ContainerState, JobDescription, Phase};
 use ardea_core::{Result, Token};
-use ardea_packages::{DirectoryStore, PackageServer, StoreOptions};
-use ardea_state_manager::conformance::{Server, Skipped};
+use ardea_metastore::conformance::{Server, Skipped};
+use ardea_rest::{Client, ContainerState, JobDescription, Phase};
+use ardea_scheduler::artifacts::{DirectoryStore, PackageServer, StoreOptions};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;

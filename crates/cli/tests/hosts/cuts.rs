@@ -40,7 +40,7 @@ fn cut_off(cluster: &mut Cluster, measured: &mut Measured, host: usize) {
                 .containers
                 .iter()
                 .filter_map(|known| known.host.as_deref());
-            phase == ardea_api::Phase::Running
+            phase == ardea_rest::Phase::Running
                 && leads != Some(host)
                 && hosts.all(|at| host_number(at) != host)
         })

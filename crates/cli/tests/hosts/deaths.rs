@@ -1,6 +1,6 @@
 //! `kill -9` of each kind of process.
 
-use ardea_api::{JobDescription, Phase};
+use ardea_rest::{JobDescription, Phase};
 
 use crate::cluster::{Cluster, JOB, Worker};
 use crate::ground::HOSTS;

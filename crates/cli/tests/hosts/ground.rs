@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use ardea_state_manager::conformance::Skipped;
+use ardea_metastore::conformance::Skipped;
 
 /// How many hosts there are.
 pub const HOSTS: usize = 4;

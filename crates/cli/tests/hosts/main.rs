@@ -27,7 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use ardea_state_manager::conformance::Skipped;
+use ardea_metastore::conformance::Skipped;
 
 use cluster::{Cluster, Kind};
 use measured::Measured;

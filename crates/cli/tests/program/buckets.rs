@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ardea_state_manager::conformance::{Server, Skipped};
+use ardea_metastore::conformance::{Server, Skipped};
 use serde_json::Value;
 
 use crate::ardea::{Finished, ardea, events, finish};

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ardea_api::testing::{PretendedCluster, word_count};
-use ardea_api::{Client, Server, ServerConfig};
 use ardea_core::Token;
+use ardea_rest::testing::{PretendedCluster, word_count};
+use ardea_rest::{Client, Server, ServerConfig};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{JobDefinition, JobRef, ProgramRef};
-use ardea_packing::{JobDemand, PackingConfig, ResourceManagers, Resources, VertexDemand};
-use ardea_state_manager::layout::{self, JobLayout};
-use ardea_state_manager::{Expected, FileState, StateManager, StateOptions, StatePath};
+use ardea_coordination::control::{JobDefinition, JobRef, ProgramRef};
+use ardea_coordination::packing::{
+    JobDemand, PackingConfig, ResourceManagers, Resources, VertexDemand,
+};
+use ardea_metastore::layout::{self, JobLayout};
+use ardea_metastore::{Expected, FileState, StateManager, StateOptions, StatePath};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -37,7 +39,7 @@ fn remembered() -> TempDir {
             version: "0.1.0".into(),
         };
         let vertex = VertexDemand::new("words", 2, Resources::ZERO);
-        ardea_master::submit(
+        ardea_server::leader::submit(
             Arc::clone(&state),
             definition,
             JobDemand::new("word-count").vertex(vertex),

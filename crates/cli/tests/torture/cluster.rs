@@ -10,9 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_api::{Client, JobDescription, MetricsQuery};
 use ardea_core::{Error, ErrorCode, Result, Token};
-use ardea_state_manager::conformance::{Server, Skipped};
+use ardea_metastore::conformance::{Server, Skipped};
+use ardea_rest::{Client, JobDescription, MetricsQuery};
 use rustix::process::{Pid, Signal, getpgid, kill_process};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};

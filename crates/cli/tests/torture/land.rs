@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ardea_state_manager::conformance::Skipped;
+use ardea_metastore::conformance::Skipped;
 
 use crate::ground::{Ground, HOSTS};
 

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use ardea_state_manager::conformance::Skipped;
+use ardea_metastore::conformance::Skipped;
 
 use crate::land::Land;
 use crate::plan::{Able, Then, plan};

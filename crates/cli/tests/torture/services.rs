@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use ardea_state_manager::conformance::{Server, Skipped};
+use ardea_metastore::conformance::{Server, Skipped};
 
 use crate::job::RATES;
 

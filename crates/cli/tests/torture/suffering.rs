@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ardea_api::{JobDescription, ParallelismUpdate, Phase, RecoverRequest};
-use ardea_packing::ContainerId;
-use ardea_state_manager::conformance::Server;
+use ardea_coordination::packing::ContainerId;
+use ardea_metastore::conformance::Server;
+use ardea_rest::{JobDescription, ParallelismUpdate, Phase, RecoverRequest};
 use rustix::process::Signal;
 
 use crate::cluster::send;

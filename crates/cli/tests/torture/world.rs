@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_api::Phase;
-use ardea_state_manager::conformance::Skipped;
+use ardea_metastore::conformance::Skipped;
+use ardea_rest::Phase;
 
 use crate::cluster::{Cluster, Program};
 use crate::disk::Disk;

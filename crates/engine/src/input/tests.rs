@@ -4,7 +4,7 @@ use super::*;
 use crate::queue::{QueueSender, queue};
 use crate::worker::TaskletWaker;
 use ardea_core::{FarNews, Rows, Timestamp};
-use ardea_ring::Capacity;
+use ardea_spsc::Capacity;
 
 fn inputs(priorities: &[(Priority, usize)]) -> (Vec<Vec<QueueSender>>, InputSet) {
     inputs_with(priorities, false)

@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::Arc;
 
 use ardea_core::{EdgeId, Guarantee, Routing};
-use ardea_ring::Capacity;
+use ardea_spsc::Capacity;
 
 use super::draft::{Draft, Recruit};
 use super::wanted::width;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ardea_aggregate::{count, filtering, mapping, pick_any};
-use ardea_connect::collections;
+use ardea_connectors::collections;
 use ardea_core::{Error, ErrorCode, FileUse, Result};
 use ardea_pipeline::{Pipeline, Window};
 use serde::{Deserialize, Serialize};

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ardea_aggregate::count;
-use ardea_connect::collections::items;
-use ardea_connect::for_each::for_each;
-use ardea_connect::null;
+use ardea_connectors::collections::items;
+use ardea_connectors::for_each::for_each;
+use ardea_connectors::null;
 use ardea_core::{Dag, Demand, ErrorCode, Parallelism, Timestamp};
 use ardea_engine::{Job, JobConfig, Node, NodeConfig, Parallelisms};
 use ardea_pipeline::{Local, Pipeline, WatermarkPolicy, Window};

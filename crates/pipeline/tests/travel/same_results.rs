@@ -10,8 +10,8 @@ use ardea_aggregate::{
     all_with_max, average, collect_list, collect_map, count, distinct_count, distinct_count_approx,
     max_by_key, median, quantiles_relative, sum, top_n,
 };
-use ardea_connect::collections::items;
-use ardea_connect::for_each::for_each;
+use ardea_connectors::collections::items;
+use ardea_connectors::for_each::for_each;
 use ardea_core::{Bounded, Parallelism, Routing, Sink, Timestamp};
 use ardea_engine::{Job, JobConfig, Node, NodeConfig, Parallelisms};
 use ardea_pipeline::{

@@ -1,6 +1,6 @@
 //! Must not compile: float as key.
 
-use ardea_connect::collections::items;
+use ardea_connectors::collections::items;
 use ardea_pipeline::Pipeline;
 
 fn main() {

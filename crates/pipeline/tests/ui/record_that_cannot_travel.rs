@@ -1,6 +1,6 @@
 //! Records come together by key wherever their key belongs: a type that serde does not know can't go there.
 
-use ardea_connect::collections::items;
+use ardea_connectors::collections::items;
 use ardea_pipeline::Pipeline;
 
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_connect::collections::items;
+use ardea_connectors::collections::items;
 use ardea_pipeline::{Pipeline, Window};
 
 fn main() {

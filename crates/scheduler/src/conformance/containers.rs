@@ -120,7 +120,7 @@ pub async fn what_a_container_wrote_can_be_read(play: &mut Play) {
     let errors = LogRequest::tail(LogFile::Stderr, 1);
     let errors = scheduler.logs(container, errors).await.expect("its errors");
     assert_eq!(String::from_utf8_lossy(&errors.bytes), "oops\n");
-    let nobody = ardea_packing::ContainerId(99);
+    let nobody = ardea_coordination::packing::ContainerId(99);
     let none = scheduler
         .logs(nobody, LogRequest::tail(LogFile::Stdout, 1))
         .await;

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ardea_control::{WORKER_START_VARIABLE, WorkerId, WorkerStart};
-use ardea_packing::ContainerId;
+use ardea_coordination::control::{WORKER_START_VARIABLE, WorkerId, WorkerStart};
+use ardea_coordination::packing::ContainerId;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ardea_control::{
+use ardea_coordination::control::{
     ContainerRequest, JobDefinition, JobRef, MasterEpoch, Order, ProgramRef, SchedulerTraits,
     WorkerId,
 };
+use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_core::{ErrorCode, Result};
-use ardea_packing::{ContainerId, Resources};
 
 use super::crew::SOCKET;
 use super::{Crew, Member, Stage, ThisTest, soon};
@@ -233,7 +233,7 @@ pub(super) fn requests(containers: &[u32]) -> Vec<ContainerRequest> {
     let request = |id: &u32| ContainerRequest {
         id: ContainerId(*id),
         required: Resources {
-            cpu: ardea_packing::MilliCores(100),
+            cpu: ardea_coordination::packing::MilliCores(100),
             memory_bytes: 64 << 20,
             disk_bytes: 0,
         },

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ardea_control::{ContainerRequest, Order, WorkerId};
-use ardea_packing::{ContainerId, Resources};
+use ardea_coordination::control::{ContainerRequest, Order, WorkerId};
+use ardea_coordination::packing::{ContainerId, Resources};
 
 use crate::{ContainerEvent, Ending, RunningContainer};
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ardea_control::{ContainerRequest, Order, WorkerId};
+use ardea_coordination::control::{ContainerRequest, Order, WorkerId};
+use ardea_coordination::packing::{ContainerId, MilliCores, Resources};
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_packing::{ContainerId, MilliCores, Resources};
 
 use super::board::{Board, Stale};
 use super::job::Shared;

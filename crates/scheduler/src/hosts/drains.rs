@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::Result;
-use ardea_state_manager::{Expected, StateManager, Watcher, layout};
+use ardea_metastore::{Expected, StateManager, Watcher, layout};
 use tokio::time::sleep;
 
 /// How long to wait before the state manager is asked again.
@@ -102,7 +102,7 @@ fn names(nodes: &[String]) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use ardea_state_manager::{FileState, StateOptions};
+    use ardea_metastore::{FileState, StateOptions};
 
     use super::*;
 

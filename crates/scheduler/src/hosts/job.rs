@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ardea_control::{ContainerRequest, Displaced, MasterEpoch, Order, WorkerId};
+use ardea_coordination::control::{ContainerRequest, Displaced, MasterEpoch, Order, WorkerId};
+use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_packing::ContainerId;
 use tokio::sync::{Mutex as TurnMutex, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ardea_control::{ContainerRequest, Displaced};
+use ardea_coordination::control::{ContainerRequest, Displaced};
+use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_packing::{ContainerId, Resources};
 
 use super::board::Board;
 use super::calls::Survey;
@@ -136,7 +136,7 @@ pub fn check_room_elsewhere(
 
 #[cfg(test)]
 mod tests {
-    use ardea_packing::MilliCores;
+    use ardea_coordination::packing::MilliCores;
 
     use super::*;
     use crate::HeldContainer;

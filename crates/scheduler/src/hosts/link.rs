@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_courier::{Courier, Greeting, Security, connect};
-use ardea_state_manager::{StateManager, layout};
+use ardea_metastore::{StateManager, layout};
+use ardea_network::rpc::{Courier, Greeting, Security, connect};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ardea_control::{ContainerRequest, Order};
+use ardea_coordination::control::{ContainerRequest, Order};
+use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_packing::{ContainerId, Resources};
 use serde::{Deserialize, Serialize};
 
 use crate::runner::Held;

@@ -12,9 +12,9 @@
 
 use std::collections::BTreeMap;
 
-use ardea_control::ContainerRequest;
+use ardea_coordination::control::ContainerRequest;
+use ardea_coordination::packing::{ContainerId, Resource, Resources};
 use ardea_core::{Error, ErrorCode};
-use ardea_packing::{ContainerId, Resource, Resources};
 
 /// What is known of a host when containers are placed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -167,7 +167,7 @@ fn what_is_missing(request: &ContainerRequest, hosts: &[Candidate]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_packing::MilliCores;
+    use ardea_coordination::packing::MilliCores;
     use proptest::prelude::*;
 
     fn size(cores: u64) -> Resources {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ardea_control::ContainerRequest;
+use ardea_coordination::control::ContainerRequest;
+use ardea_coordination::packing::Resources;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_packing::Resources;
 use serde::{Deserialize, Serialize};
 
 /// A host of a cluster that runs containers, as it has registered: the value of its node below `/workers`, as JSON. The node

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::Result;
-use ardea_state_manager::{StateManager, Watcher, layout};
+use ardea_metastore::{StateManager, Watcher, layout};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// How long to wait before the state manager is asked again.
@@ -127,7 +127,7 @@ fn name_of(node: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_state_manager::{Expected, FileState, StateOptions};
+    use ardea_metastore::{Expected, FileState, StateOptions};
 
     async fn next(roster: &mut Roster) -> Vec<Change> {
         let next = tokio::time::timeout(Duration::from_secs(30), roster.next());

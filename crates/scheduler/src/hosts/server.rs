@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_courier::{Courier, Greeting, Listener, Receiver, Security, Sender, connect};
-use ardea_state_manager::{
+use ardea_metastore::{
     Expected, Found, Node, Session, SessionEnding, StateManager, StatePath, Version, layout, look,
 };
+use ardea_network::rpc::{Courier, Greeting, Listener, Receiver, Security, Sender, connect};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 

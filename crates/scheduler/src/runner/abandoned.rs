@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ardea_control::JobRef;
+use ardea_coordination::control::JobRef;
 use ardea_core::Result;
 
 use super::folders::JobFolder;
@@ -113,7 +113,7 @@ mod tests {
     /// process.
     fn make(folder: &Path, submission: u64, killed_at: Option<u64>, process: Option<ProcessMark>) {
         let of_job = JobFolder::of(folder, &job(submission));
-        let container = of_job.container(ardea_packing::ContainerId(1));
+        let container = of_job.container(ardea_coordination::packing::ContainerId(1));
         fs::create_dir_all(container.path()).expect("made");
         let definition = serde_json::json!({
             "job": job(submission), "packing": "round-robin", "scheduler": "hosts", "settings": {}, "version": "0",

@@ -13,9 +13,9 @@
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use ardea_control::JobRef;
+use ardea_coordination::control::JobRef;
+use ardea_coordination::packing::ContainerId;
 use ardea_core::{ErrorCode, Result};
-use ardea_packing::ContainerId;
 
 use super::records::{self, EndFile, Found, JobFile, RunFile, cannot};
 

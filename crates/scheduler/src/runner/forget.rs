@@ -173,7 +173,7 @@ mod tests {
     fn left(folder: &Path) -> Vec<String> {
         let mut found = Vec::new();
         for job in JobFolder::all(folder).expect("read") {
-            let container = job.container(ardea_packing::ContainerId(1));
+            let container = job.container(ardea_coordination::packing::ContainerId(1));
             for (_, age, _) in files_in(container.path()) {
                 found.push(format!("{} {age}", job.name()));
             }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ardea_control::{ContainerRequest, MasterEpoch, Order};
+use ardea_coordination::control::{ContainerRequest, MasterEpoch, Order};
+use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_packing::ContainerId;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 

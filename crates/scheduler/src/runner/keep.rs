@@ -4,8 +4,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use ardea_coordination::packing::ContainerId;
 use ardea_core::Result;
-use ardea_packing::ContainerId;
 
 use super::folders::JobFolder;
 use super::records::{Found, RunFile};

@@ -1,6 +1,6 @@
 //! The end of a job on this machine.
 
-use ardea_control::{JobRef, Order};
+use ardea_coordination::control::{JobRef, Order};
 use ardea_core::{ErrorCode, Result};
 
 use super::folders::JobFolder;

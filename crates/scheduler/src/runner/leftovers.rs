@@ -7,7 +7,7 @@
 use std::io;
 use std::path::Path;
 
-use ardea_control::{ContainerRequest, WORKER_START_VARIABLE, WorkerStart};
+use ardea_coordination::control::{ContainerRequest, WORKER_START_VARIABLE, WorkerStart};
 
 use super::gate::OWN_PROCESS_VARIABLE;
 use super::process::ProcessMark;

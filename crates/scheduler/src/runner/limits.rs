@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ardea_coordination::packing::Resources;
 use ardea_core::{ErrorCode, Result};
-use ardea_packing::Resources;
 
 use super::records::cannot;
 
@@ -181,7 +181,7 @@ fn memory_max(resources: &Resources) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_packing::MilliCores;
+    use ardea_coordination::packing::MilliCores;
 
     fn base(controllers: &str) -> tempfile::TempDir {
         let base = tempfile::tempdir().expect("a folder");

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ardea_control::{ContainerRequest, JobRef};
+use ardea_coordination::control::{ContainerRequest, JobRef};
+use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_core::Result;
-use ardea_packing::{ContainerId, Resources};
 use serde::{Deserialize, Serialize};
 
 use super::folders::JobFolder;

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use ardea_control::{ContainerRequest, Order};
+use ardea_coordination::control::{ContainerRequest, Order};
 use ardea_core::{Error, ErrorCode, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,10 @@ pub(crate) struct JobFile {
 
 impl JobFile {
     /// The container, if it should be there.
-    pub(crate) fn wanted(&self, id: ardea_packing::ContainerId) -> Option<&ContainerRequest> {
+    pub(crate) fn wanted(
+        &self,
+        id: ardea_coordination::packing::ContainerId,
+    ) -> Option<&ContainerRequest> {
         self.wanted.iter().find(|request| request.id == id)
     }
 }

@@ -6,9 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
-use ardea_control::{ContainerRequest, Order};
+use ardea_coordination::control::{ContainerRequest, Order};
+use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_packing::{ContainerId, Resources};
 
 use super::folders::JobFolder;
 use super::job::RunnerJob;

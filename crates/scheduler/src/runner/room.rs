@@ -3,9 +3,9 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use ardea_control::ContainerRequest;
+use ardea_coordination::control::ContainerRequest;
+use ardea_coordination::packing::Resources;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_packing::Resources;
 
 use super::Runner;
 use super::folders::JobFolder;

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use ardea_control::{ContainerRequest, Order, WORKER_START_VARIABLE};
+use ardea_coordination::control::{ContainerRequest, Order, WORKER_START_VARIABLE};
+use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_output::OUTPUT_VARIABLE;
-use ardea_packing::ContainerId;
 
 use super::folders::ContainerFolder;
 use super::gate::{AtGate, Start};

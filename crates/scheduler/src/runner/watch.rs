@@ -3,9 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ardea_control::WorkerId;
+use ardea_coordination::control::WorkerId;
+use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_packing::ContainerId;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 

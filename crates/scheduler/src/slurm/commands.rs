@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use ardea_control::ContainerRequest;
+use ardea_coordination::control::ContainerRequest;
 use ardea_core::{Error, ErrorCode, Result};
 use tokio::process::Command;
 

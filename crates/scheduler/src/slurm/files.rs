@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use ardea_control::{ContainerRequest, Order, WorkerId};
+use ardea_coordination::control::{ContainerRequest, Order, WorkerId};
+use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_output::OutputBounds;
-use ardea_packing::ContainerId;
 use serde::{Deserialize, Serialize};
 
 use crate::runner::folders::{ContainerFolder, JobFolder};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{ContainerRequest, Order};
+use ardea_coordination::control::{ContainerRequest, Order};
+use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_packing::ContainerId;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 

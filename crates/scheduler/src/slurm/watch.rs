@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ardea_coordination::packing::ContainerId;
 use ardea_core::Result;
-use ardea_packing::ContainerId;
 use tokio::sync::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
 

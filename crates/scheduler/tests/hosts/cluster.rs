@@ -6,17 +6,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{ContainerRequest, JobDefinition, JobRef, ProgramRef, SchedulerCall};
+use ardea_coordination::control::{
+    ContainerRequest, JobDefinition, JobRef, ProgramRef, SchedulerCall,
+};
+use ardea_coordination::packing::{ContainerId, MilliCores, Resources};
 use ardea_core::{Error, Result, Token};
-use ardea_courier::{Greeting, Security, connect};
-use ardea_packing::{ContainerId, MilliCores, Resources};
+use ardea_metastore::conformance::{Fault, Faulty};
+use ardea_metastore::{Expected, FileState, Node, Session, StateManager, StateOptions, layout};
+use ardea_network::rpc::{Greeting, Security, connect};
 use ardea_scheduler::conformance::ThisTest;
 use ardea_scheduler::{
     ContainerEvents, Drains, HostIdentity, HostRecord, Hosts, JobScheduler, LaunchPlan, Pending,
     Programs, Runner, RunnerConfig, RunnerServer, RunningContainer, Schedulers, Unpacked,
 };
-use ardea_state_manager::conformance::{Fault, Faulty};
-use ardea_state_manager::{Expected, FileState, Node, Session, StateManager, StateOptions, layout};
 
 /// How long a host may be away before it is lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);

@@ -1,7 +1,7 @@
 //! Hosts that are drained: they get nothing, and it is told what is to leave them.
 
-use ardea_control::{Displaced, SchedulerAnswer, SchedulerCall, WorkerId};
-use ardea_packing::ContainerId;
+use ardea_coordination::control::{Displaced, SchedulerAnswer, SchedulerCall, WorkerId};
+use ardea_coordination::packing::ContainerId;
 use ardea_scheduler::JobScheduler;
 
 use crate::cluster::{Cluster, eventually, have, have_large};

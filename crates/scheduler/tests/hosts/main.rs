@@ -5,9 +5,9 @@ mod drained;
 
 use std::sync::Arc;
 
-use ardea_control::{MasterEpoch, Order, SchedulerAnswer, SchedulerCall};
+use ardea_coordination::control::{MasterEpoch, Order, SchedulerAnswer, SchedulerCall};
+use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_core::{Error, ErrorCode};
-use ardea_packing::{ContainerId, Resources};
 use ardea_scheduler::conformance::{Skipped, Stage};
 use ardea_scheduler::{ContainerEvent, Ending, HostRecord, RunningContainer, SchedulerKind};
 use cluster::{Cluster, eventually, have, have_large};

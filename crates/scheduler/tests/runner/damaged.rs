@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ardea_control::{SchedulerAnswer, SchedulerCall};
-use ardea_packing::ContainerId;
+use ardea_coordination::control::{SchedulerAnswer, SchedulerCall};
+use ardea_coordination::packing::ContainerId;
 use ardea_scheduler::{ContainerEvent, ContainerEvents, JobScheduler, RunningContainer};
 use rustix::process::{Signal, kill_process};
 
@@ -151,7 +151,7 @@ async fn what_is_wanted_of_a_job_is_written_anew_of_its_containers() {
         let (scheduler, mut events) = open(folder.path(), package(folder.path())).await;
         assert_eq!(both(&scheduler).await, before);
         // A call of a master that has been replaced meanwhile is still refused, and one that can be carried out is.
-        let old = ardea_control::Order::default();
+        let old = ardea_coordination::control::Order::default();
         let answer = scheduler.call(old, have(&[])).await;
         assert!(!matches!(answer, SchedulerAnswer::Done), "{answer:?}");
         let text = notice(&mut events, &job(folder.path()).join("job.json")).await;

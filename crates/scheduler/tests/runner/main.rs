@@ -9,11 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{
+use ardea_coordination::control::{
     ContainerRequest, JobDefinition, JobRef, MasterEpoch, Order, ProgramRef, SchedulerAnswer,
     SchedulerCall,
 };
-use ardea_packing::{ContainerId, Resources};
+use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_scheduler::{
     ContainerEvent, ContainerEvents, Ending, JobScheduler, LaunchPlan, Local, LogFile, LogRequest,
     Pending, Programs, Runner, RunnerConfig, Schedulers, Unpacked,

@@ -7,11 +7,11 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{
+use ardea_coordination::control::{
     ContainerRequest, JobDefinition, JobRef, MasterEpoch, Order, ProgramRef, SchedulerAnswer,
     SchedulerCall, WorkerId,
 };
-use ardea_packing::{ContainerId, MilliCores, Resources};
+use ardea_coordination::packing::{ContainerId, MilliCores, Resources};
 use ardea_scheduler::conformance::{Skipped, Stage, ThisTest};
 use ardea_scheduler::{
     ContainerEvent, ContainerEvents, Ending, JobScheduler, LaunchPlan, RunningContainer,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ardea_control::{
+use ardea_coordination::control::{
     CommandId, EpochWord, Epochs, EpochsAction, EpochsCommand, EpochsEvent, EpochsNote, EpochsOver,
     EpochsRecord, Generation, MasterEpoch, Needed, ParticipantId, RequestId, StoreReply,
     StoreRequest, ToParticipant,
@@ -186,9 +186,9 @@ impl Scene {
             }
             StoreMood::Refuses if writes => {
                 let why = Error::new(ErrorCode::DiskFull, "no space is left");
-                Some(StoreReply::Refused(ardea_control::Refused::not_stored(
-                    &why,
-                )))
+                Some(StoreReply::Refused(
+                    ardea_coordination::control::Refused::not_stored(&why),
+                ))
             }
             StoreMood::Refuses => Some(self.write(request)),
             StoreMood::Odd => match self.random.below(5) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ardea_control::Generation;
+use ardea_coordination::control::Generation;
 use ardea_core::Epoch;
 
 /// A result on its way to a sink: of which record, and the how manieth of its source it is with that key.

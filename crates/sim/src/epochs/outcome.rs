@@ -1,6 +1,6 @@
 //! What always has to hold, and what has to hold in the end.
 
-use ardea_control::{EpochWord, EpochsOver, EpochsRecord, StopState, ToParticipant};
+use ardea_coordination::control::{EpochWord, EpochsOver, EpochsRecord, StopState, ToParticipant};
 use ardea_core::{Epoch, Guarantee};
 
 use super::EpochsReport;

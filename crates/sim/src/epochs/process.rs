@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ardea_control::{EpochsAgent, Generation, MasterEpoch, ParticipantId};
+use ardea_coordination::control::{EpochsAgent, Generation, MasterEpoch, ParticipantId};
 use ardea_core::Epoch;
 
 use super::ledger::{Entries, Key, Ledger, Output, Value};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{
+use ardea_coordination::control::{
     EpochsAgentAction, EpochsAgentEvent, EpochsConfig, EpochsEvent, EpochsOver, EpochsRecord,
     Generation, JobRef, MasterEpoch, ParticipantId, RequestId, StoreRequest, ToParticipant,
 };
@@ -461,7 +461,7 @@ impl Scene {
                 Vec::new()
             }),
             EpochsAgentAction::End(epoch, kind) => self.with(life, generation, |process, shape| {
-                if kind == ardea_control::EpochKind::Savepoint {
+                if kind == ardea_coordination::control::EpochKind::Savepoint {
                     process.full = Some(epoch);
                 }
                 process.is_paused = kind.holds_sources();

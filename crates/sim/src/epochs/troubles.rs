@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_control::{EpochsCommand, EpochsEvent};
+use ardea_coordination::control::{EpochsCommand, EpochsEvent};
 
 use super::scene::{Event, Life, Scene};
 use crate::network::Weather;

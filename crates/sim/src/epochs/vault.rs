@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ardea_control::{EpochsRecord, Generation, ParticipantId, Receipt, RecordedSnapshot};
+use ardea_coordination::control::{
+    EpochsRecord, Generation, ParticipantId, Receipt, RecordedSnapshot,
+};
 use ardea_core::{Epoch, Guarantee};
 
 use super::ledger::{Entries, Key, Output, Value};

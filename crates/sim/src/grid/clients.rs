@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use ardea_core::PartitionId;
-use ardea_grid::{
+use ardea_grid::protocol::{
     Answer, Bunch, Functions, MapId, NodeEvent, Operation, Outcome, Pairs, Refusal, When, WhenFull,
 };
 

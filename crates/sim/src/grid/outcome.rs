@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ardea_core::PartitionId;
-use ardea_grid::{Holder, Member, MemberId, Node, Record, Replica, View};
+use ardea_grid::protocol::{Holder, Member, MemberId, Node, Record, Replica, View};
 
 use super::history::{Deed, Event, Seen, Verdict, explain};
 use super::scene::{NOBODY, Scene};

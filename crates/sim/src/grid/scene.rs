@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::PartitionId;
-use ardea_grid::{
+use ardea_grid::protocol::{
     CouncilConfig, Member, MemberId, Node, NodeAction, NodeConfig, NodeEvent, Outcome,
     ReplicaConfig, View, Word,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::scene::{Happening, Scene};
 use crate::network::{Host, Weather};
 use crate::random::Random;
-use ardea_grid::NodeEvent;
+use ardea_grid::protocol::NodeEvent;
 
 /// Something that befalls the grid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::time::Duration;
 
-use ardea_control::{
+use ardea_coordination::control::{
     AgentEvent, AttemptFailure, Change, EpochsAgentAction, EpochsAgentEvent, Generation, LifeEnd,
     Run, WorkerId,
 };
+use ardea_coordination::packing::{ContainerId, InstanceId};
 use ardea_core::Epoch;
-use ardea_packing::{ContainerId, InstanceId};
 
 use super::Nature;
 use super::instance::{Counts, Effect, Item, PARTITIONS, Row, Which};
@@ -84,7 +84,7 @@ impl World {
             }
         };
         let demand = change.routes.demand();
-        let parallelism = |name: &ardea_packing::VertexName| {
+        let parallelism = |name: &ardea_coordination::packing::VertexName| {
             let found = demand.vertices.iter().find(|it| it.name == *name);
             found.map_or(0, |vertex| vertex.parallelism)
         };

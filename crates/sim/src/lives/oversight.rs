@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ardea_control::{
+use ardea_coordination::control::{
     Assignment, BROUGHT, Change, EpochsRecord, Intent, JobRecord, ParticipantId, Run, StopState,
     Upgrade, WorkerId,
 };

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ardea_control::Life;
+use ardea_coordination::control::Life;
+use ardea_coordination::packing::ContainerId;
 use ardea_core::Epoch;
-use ardea_packing::ContainerId;
 
 use super::instance::{Counts, Effect, Instance, Item, Row, Which};
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_control::{
+use ardea_coordination::control::{
     BROUGHT, EpochsRecord, JobRecord, LeftState, Refused, StoreReply, StoreRequest, Upgrade,
     UpgradeEnd, WorkerId,
 };

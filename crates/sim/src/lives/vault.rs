@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ardea_control::{
+use ardea_coordination::control::{
     BROUGHT, EpochsRecord, LeftState, Life, ParticipantId, Receipt, RecordedSnapshot,
 };
 use ardea_core::Epoch;

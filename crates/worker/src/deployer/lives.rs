@@ -1,8 +1,8 @@
 //! From one life of the job to the next: what ran of the former is gone before anything of the next begins.
 
-use ardea_control::{Change, EpochsAgentAction, Generation, Life};
+use ardea_coordination::control::{Change, EpochsAgentAction, Generation, Life};
+use ardea_coordination::packing::InstanceId;
 use ardea_core::{Error, Result};
-use ardea_packing::InstanceId;
 
 use super::{Active, Work};
 use crate::living::{self, Living};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ardea_control::{Backoff, BackoffConfig, WORKER_START_VARIABLE};
+use ardea_coordination::control::{Backoff, BackoffConfig, WORKER_START_VARIABLE};
 use ardea_core::{Error, ErrorCode, MessageCounts, Result, Waker};
 
 use super::child::ChildProcess;
@@ -341,8 +341,8 @@ fn hear(kept: &Kept, line: &[u8], failure: &mut Option<(String, Option<ErrorCode
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_control::{JobRef, WorkerId, WorkerStart};
-    use ardea_packing::{ContainerId, Resources};
+    use ardea_coordination::control::{JobRef, WorkerId, WorkerStart};
+    use ardea_coordination::packing::{ContainerId, Resources};
 
     fn task(command: &[&str]) -> Task {
         let job = JobRef {

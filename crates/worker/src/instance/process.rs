@@ -13,7 +13,7 @@ use ardea_core::{Error, ErrorCode, MessageCounts, Result, Token, VertexId, Waker
 use ardea_engine::{
     Begin, Crossings, Deployment, Job, JobConfig, JobStatus, Node, Parallelisms, Placement, Site,
 };
-use ardea_exchange::{Identity, LinkConfig, Transport, WorkerNumber};
+use ardea_network::exchange::{Identity, LinkConfig, Transport, WorkerNumber};
 
 use super::cut_out::CutOut;
 use super::{FromInstance, InstanceStart, ToInstance, site_of};

@@ -5,13 +5,13 @@ use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use ardea_control::WorkerStart;
+use ardea_coordination::control::WorkerStart;
+use ardea_coordination::packing::InstanceId;
 use ardea_core::{
     ChunkCodec, Dag, FileUse, Instance, MessageReport, Processor, ProcessorSupplier, Result,
     VertexId, Waker,
 };
 use ardea_engine::{InstanceAt, Parallelisms, Placement, Site};
-use ardea_packing::InstanceId;
 
 use super::cut_out::{CutOut, isolated, with_suppliers};
 use super::keeper::{Death, Kept, Task, keep};

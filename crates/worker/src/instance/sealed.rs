@@ -101,7 +101,7 @@ impl Records for Sealed {
 #[cfg(test)]
 mod tests {
     use ardea_core::{Rows, Timestamp};
-    use ardea_exchange::RowsCodec;
+    use ardea_network::exchange::RowsCodec;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use ardea_core::{
     Chunk, Clock, Epoch, Inbox, InstanceContext, JobSignals, Marker, Ordinal, Outbox, Processor,
     Progress, Result, Timestamp, Waker, Watermark, WatermarkMerge,
 };
-use ardea_exchange::{InstanceNumber, Received};
+use ardea_network::exchange::{InstanceNumber, Received};
 
 use super::ToInstance;
 use super::keeper::Kept;

@@ -8,7 +8,7 @@ use ardea_core::{
     Chunk, Clock, InstanceContext, Outbox, Processor, Progress, Result, SideChannel, VertexId,
     Waker,
 };
-use ardea_exchange::InstanceNumber;
+use ardea_network::exchange::InstanceNumber;
 
 use super::letters::{Address, Letters};
 use crate::berth::{Berth, Lent};

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use ardea_courier::TurnedAway;
 use ardea_engine::Site;
-use ardea_exchange::{
+use ardea_network::exchange::{
     Connection, Greeted, Identity, Link, LinkConfig, LinkCounts, PeerGone, Side, Transport, Why,
     WorkerNumber,
 };
+use ardea_network::rpc::TurnedAway;
 
 use super::peers::PeerState;
 use super::{NetworkEvent, PeerAddress, Tell};

@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-use ardea_control::Generation;
+use ardea_coordination::control::Generation;
 use ardea_core::{Chunk, Clock, Marker, Rows, Timestamp, Waker};
 use ardea_engine::Site;
-use ardea_exchange::{
+use ardea_network::exchange::{
     End, Identity, InstanceNumber, Received, ReceiverConfig, RowsCodec, StreamId, TcpConfig,
     TcpTransport, WorkerNumber,
 };

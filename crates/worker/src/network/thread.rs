@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Clock, Result};
-use ardea_exchange::{Identity, LinkConfig, Listener, Transport};
+use ardea_network::exchange::{Identity, LinkConfig, Listener, Transport};
 
 use super::links::{Links, MOST_STRANGERS};
 use super::{NetworkEvent, Request, Shared, Tell};

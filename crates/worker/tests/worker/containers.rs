@@ -6,12 +6,12 @@ use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use ardea_control::{WORKER_START_VARIABLE, WorkerId, WorkerStart};
+use ardea_checkpoint::local::CutKeeper;
+use ardea_coordination::control::{WORKER_START_VARIABLE, WorkerId, WorkerStart};
+use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_core::Result;
 use ardea_engine::Job;
 use ardea_metrics::MetricsSinks;
-use ardea_packing::{ContainerId, Resources};
-use ardea_recovery::CutKeeper;
 use ardea_worker::{FinderFactory, MasterFinder, Surroundings, run, start_from_environment};
 
 use crate::jobs::{Adding, Relaying};

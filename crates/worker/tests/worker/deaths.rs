@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use ardea_coordination::packing::ContainerId;
 use ardea_core::Result;
 use ardea_engine::Job;
-use ardea_packing::ContainerId;
 
 use crate::containers::{Child, process, start, thread, thread_with};
 use crate::instances::until;

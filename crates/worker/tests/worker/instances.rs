@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ardea_control::WorkerStart;
+use ardea_coordination::control::WorkerStart;
 use ardea_engine::Job;
 
 use crate::containers::{process, start, thread};

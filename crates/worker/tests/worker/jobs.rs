@@ -12,7 +12,7 @@ use ardea_core::{
     Watermark,
 };
 use ardea_engine::{Job, Parallelisms, Program};
-use ardea_exchange::{RowsCodec, Wire};
+use ardea_network::exchange::{RowsCodec, Wire};
 
 /// What came out of a job.
 pub type Results<T> = Arc<Mutex<Vec<T>>>;

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ardea_control::{EpochKind, EpochWord, Generation, Life, LifeEnd, Report, Run};
+use ardea_checkpoint::local::CutKeeper;
+use ardea_coordination::control::{EpochKind, EpochWord, Generation, Life, LifeEnd, Report, Run};
+use ardea_coordination::packing::ContainerId;
 use ardea_core::{
     Clock, Cut, CutWriter, Dag, Edge, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
     Ordinal, Outbox, Priority, Processor, Progress, RestoredState, Result, Timestamp, Vertex,
 };
 use ardea_engine::{Job, Parallelisms, Program};
-use ardea_packing::ContainerId;
-use ardea_recovery::CutKeeper;
 
 use crate::containers::{start, thread_keeping};
 use crate::instances::until;

@@ -5,16 +5,16 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ardea_control::{
+use ardea_coordination::control::{
     Assignment, EpochWord, FromParticipant, FromWorker, Generation, JobRef, Life, LifeEnd, Lookup,
     MasterEpoch, Order, Peer, PlanVersion, Registration, Run, Status, ToMaster, ToParticipant,
     ToWorker, WorkerId,
 };
-use ardea_core::{Epoch, Result};
-use ardea_courier::{Courier, Listener, Security, Sender};
-use ardea_packing::{
+use ardea_coordination::packing::{
     ContainerId, InstanceId, JobDemand, PackingConfig, PackingPlan, Resources, VertexDemand,
 };
+use ardea_core::{Epoch, Result};
+use ardea_network::rpc::{Courier, Listener, Security, Sender};
 use ardea_worker::MasterFinder;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};

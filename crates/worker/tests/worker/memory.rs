@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use ardea_control::{EpochKind, EpochsAgentEvent, Life, Receipt};
+use ardea_checkpoint::local::{CutKeeper, LifeCuts, LifeHere};
+use ardea_coordination::control::{EpochKind, EpochsAgentEvent, Life, Receipt};
 use ardea_core::{
     Cut, Epoch, Error, ErrorCode, Guarantee, PartitionId, Result, StateChunk, StateEntry, Waker,
 };
 use ardea_engine::{CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, Cuts, InstanceName};
-use ardea_recovery::{CutKeeper, LifeCuts, LifeHere};
 
 /// Vertex and number.
 type Which = (String, u32);

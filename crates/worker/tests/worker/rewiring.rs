@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ardea_control::PlanVersion;
+use ardea_coordination::control::PlanVersion;
+use ardea_coordination::packing::{ContainerId, InstanceId};
 use ardea_engine::Job;
-use ardea_packing::{ContainerId, InstanceId};
 
 use crate::containers::{start, thread};
 use crate::jobs::Adding;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use ardea_coordination::packing::PackingPlan;
 use ardea_engine::{Job, JobConfig, Node, NodeConfig};
-use ardea_packing::PackingPlan;
 
 use crate::containers::{start, thread};
 use crate::jobs::Adding;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use ardea_checkpoint::local::{Figures, JobCounts, SurvivalEnd};
 use ardea_core::Delivery;
-use ardea_recovery::{Figures, JobCounts, SurvivalEnd};
 use serde_json::{Value, json};
 
 use crate::console::figures::{duration, grouped};

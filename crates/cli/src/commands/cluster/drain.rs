@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_api::HostView;
 use ardea_core::{Error, ErrorCode};
+use ardea_rest::HostView;
 use serde_json::json;
 
 use crate::args::{DrainArgs, UndrainArgs};
@@ -148,8 +148,8 @@ fn tell(context: &Context, host: &str, what: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use ardea_api::HostedContainer;
-    use ardea_packing::Resources;
+    use ardea_coordination::packing::Resources;
+    use ardea_rest::HostedContainer;
 
     use super::*;
 

@@ -2,8 +2,8 @@
 
 use ardea::cluster::{HostStart, Launcher, Modules, Started, host_process};
 use ardea::job::schema;
-use ardea_api::is_of_the_host;
 use ardea_config::{Origin, Resolved};
+use ardea_rest::is_of_the_host;
 use serde_json::json;
 
 use super::hosts_json;

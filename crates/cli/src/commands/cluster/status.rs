@@ -1,6 +1,6 @@
 //! `ardea cluster status`: a cluster, its hosts and its jobs.
 
-use ardea_api::HostView;
+use ardea_rest::HostView;
 use serde_json::json;
 
 use crate::args::Where;

@@ -1,9 +1,9 @@
 //! `ardea cluster stop`: ends the hosts of a cluster on this machine.
 
 use ardea::cluster::{Launcher, Started};
-use ardea_api::{ClusterSettings, JobSummary};
 use ardea_config::nearest;
 use ardea_core::{Error, ErrorCode};
+use ardea_rest::{ClusterSettings, JobSummary};
 use serde_json::json;
 
 use super::hosts_json;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ardea_api::Plans;
 use ardea_core::{Error, ErrorCode};
+use ardea_rest::Plans;
 use serde_json::json;
 
 use crate::args::PlanArgs;

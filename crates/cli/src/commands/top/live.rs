@@ -4,14 +4,14 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ardea_api::{Client, TopView};
-use ardea_connect::live_table::{Row, Table};
+use ardea_connectors::live_table::{Row, Table};
 use ardea_core::{
     Error, InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress, Result, Source,
     Timestamp, Unbounded, supplier,
 };
 use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
+use ardea_rest::{Client, TopView};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 

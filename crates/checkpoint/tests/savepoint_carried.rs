@@ -1,0 +1,215 @@
+//! Savepoints of made-up snapshots: whole, checked, and brought to another job.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ardea_checkpoint::savepoint::{JobStates, Savepoint, SavepointManifest, SavepointOf, copy};
+use ardea_checkpoint::store::{
+    Commit, CutKind, CutOf, CutReceipt, FileName, FileState, Folder, MemoryFolder, PartitionRange,
+    Snapshot, SnapshotId, SnapshotStore, StoreConfig,
+};
+use ardea_core::{Epoch, ErrorCode, PartitionId, Schema, StateForm, StateShape, Timestamp};
+use bytes::Bytes;
+
+const KEYS: u64 = 500;
+
+fn id(epoch: u64) -> SnapshotId {
+    SnapshotId::new(3, Epoch(epoch))
+}
+
+fn partition(key: u64) -> PartitionId {
+    PartitionId::of_canonical(&key.to_le_bytes())
+}
+
+/// What one instance of the vertex `counts` hands over: some of its keys.
+fn cut(store: &SnapshotStore, epoch: u64, instance: u32, kind: CutKind) -> CutReceipt {
+    let of = CutOf {
+        snapshot: id(epoch),
+        vertex: "counts".into(),
+        instance,
+        instances: 2,
+    };
+    let own = PartitionRange::of_instance(instance, 2);
+    let mut writer = store.writer(of, kind).unwrap();
+    for key in (0..KEYS).filter(|key| own.contains(partition(*key))) {
+        let (bytes, at) = (key.to_le_bytes(), Some(partition(key)));
+        match (epoch, key % 5) {
+            (1, _) => writer.set("keys", at, &bytes, &[1]).unwrap(),
+            (_, 0) => writer.remove("keys", at, &bytes).unwrap(),
+            (_, 1) => writer.set("keys", at, &bytes, b"changed").unwrap(),
+            _ => {}
+        }
+    }
+    let name = [b'i', instance as u8];
+    writer.set("offset", None, &name, &[epoch as u8]).unwrap();
+    writer.finish().unwrap()
+}
+
+/// Two epochs, the second an increment.
+fn snapshot() -> Snapshot {
+    let folder = Arc::new(MemoryFolder::new());
+    let store = SnapshotStore::open(folder, "accounts", StoreConfig::default()).unwrap();
+    for epoch in [1, 2] {
+        let cuts = (0..2).map(|instance| {
+            let kind = match epoch {
+                1 => CutKind::Full {
+                    partitions: PartitionRange::of_instance(instance, 2),
+                },
+                _ => CutKind::Increment { since: id(1) },
+            };
+            cut(&store, epoch, instance, kind)
+        });
+        let commit = Commit {
+            id: id(epoch),
+            base: (epoch > 1).then(|| id(1)),
+            at: Timestamp::from_secs(1_000),
+            cuts: cuts.collect(),
+        };
+        store.commit(&commit).unwrap();
+    }
+    store.snapshot(id(2)).unwrap()
+}
+
+fn states() -> JobStates {
+    let keys = StateShape::of_values("keys", Some(Schema::U64), Schema::Bytes);
+    JobStates::default().with("counts", [keys])
+}
+
+fn saved(threads: usize) -> (Arc<MemoryFolder>, Savepoint) {
+    let (folder, states) = (Arc::new(MemoryFolder::new()), states());
+    let of = SavepointOf {
+        snapshot: &snapshot(),
+        states: &states,
+        threads,
+    };
+    let savepoint = Savepoint::write(Arc::clone(&folder) as Arc<dyn Folder>, of).unwrap();
+    (folder, savepoint)
+}
+
+/// All entries of a state.
+fn entries(snapshot: &Snapshot, vertex: &str, state: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let partitioned = snapshot.entries(vertex, state, PartitionRange::ALL);
+    let mut all = BTreeMap::new();
+    for mut entries in [partitioned, snapshot.unpartitioned(vertex, state)] {
+        while let Some(entry) = entries.next_entry().unwrap() {
+            all.insert(entry.key.to_vec(), entry.value.to_vec());
+        }
+    }
+    all
+}
+
+#[test]
+fn a_savepoint_has_all_state_without_increments_and_says_what_it_is() {
+    for threads in [1, 4] {
+        let (folder, written) = saved(threads);
+        let opened = Savepoint::open(folder).unwrap();
+        assert_eq!(opened.manifest(), written.manifest());
+        for state in ["keys", "offset"] {
+            let carried = entries(opened.snapshot(), "counts", state);
+            assert_eq!(carried, entries(&snapshot(), "counts", state));
+        }
+        let report = opened.snapshot().report();
+        assert_eq!(
+            (report.vertices[0].layers, report.vertices[0].increments),
+            (1, 0)
+        );
+        let vertex = &opened.manifest().vertices["counts"];
+        assert_eq!(vertex.instances, 2);
+        let keys = &vertex.states["keys"];
+        assert!(matches!(keys.form, StateForm::Values { .. }));
+        assert_eq!(keys.count.entries, KEYS - KEYS / 5);
+        assert!(keys.count.partitions > 100);
+        let offset = &vertex.states["offset"];
+        assert_eq!((&offset.form, offset.count.entries), (&StateForm::Own, 2));
+        let checked = opened.check().unwrap();
+        assert_eq!(checked.entries, keys.count.entries + 2);
+        // However it lies in files, what it counts is the same.
+        assert_eq!(saved(2).1.manifest().vertices, opened.manifest().vertices);
+        assert_ne!(saved(2).1.manifest().id, opened.manifest().id);
+    }
+}
+
+#[test]
+fn a_folder_with_something_in_it_is_refused() {
+    let (folder, savepoint) = saved(1);
+    let states = states();
+    let of = SavepointOf {
+        snapshot: savepoint.snapshot(),
+        states: &states,
+        threads: 1,
+    };
+    let error = Savepoint::write(folder, of).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::WrongState);
+}
+
+#[test]
+fn without_its_manifest_it_is_none_and_a_later_version_is_told_as_such() {
+    let (folder, _) = saved(1);
+    let name = SavepointManifest::file().unwrap();
+    let file = folder.read(&name).unwrap().unwrap();
+    let gone = [(name.clone(), FileState::Whole)];
+    folder.remove(&gone).unwrap();
+    let error = Savepoint::open(Arc::clone(&folder) as Arc<dyn Folder>).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NoSuchSnapshot);
+    let head = b"ardea savepoint 1";
+    assert!(file.starts_with(head));
+    let later = [b"ardea savepoint 2", &file[head.len()..]].concat();
+    folder.write(&name, &later).unwrap();
+    let error = Savepoint::open(folder).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::VersionMismatch);
+}
+
+#[test]
+fn whatever_is_damaged_or_gone_is_found_with_the_file_named() {
+    let (folder, _) = saved(1);
+    let files: Vec<(FileName, Bytes)> = folder
+        .list()
+        .unwrap()
+        .into_iter()
+        .map(|listed| {
+            let file = folder.read(&listed.name).unwrap().unwrap();
+            (listed.name, file)
+        })
+        .collect();
+    assert!(files.len() >= 3);
+    for (damaged, file) in &files {
+        let step = file.len() / 20 + 1;
+        for at in (0..file.len()).step_by(step).map(Some).chain([None]) {
+            let copy = Arc::new(MemoryFolder::new());
+            for (name, file) in files.iter().filter(|(name, _)| name != damaged) {
+                copy.write(name, file).unwrap();
+            }
+            if let Some(at) = at {
+                let mut bytes = file.to_vec();
+                bytes[at] ^= 4;
+                copy.write(damaged, &bytes).unwrap();
+            }
+            let checked = Savepoint::open(copy).and_then(|savepoint| savepoint.check());
+            let error = checked.unwrap_err();
+            let is_named = error.to_string().contains(damaged.as_str());
+            // A manifest that is gone is a savepoint, or a snapshot, that is not there.
+            assert!(is_named || at.is_none(), "{damaged} at {at:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn states_and_vertices_are_left_behind_and_added_where_it_is_brought() {
+    let (_, savepoint) = saved(1);
+    let folder = Arc::new(MemoryFolder::new());
+    let store = SnapshotStore::open(folder, "other", StoreConfig::default()).unwrap();
+    let at = SnapshotId::new(9, Epoch(2));
+    let wanted = |vertex: &str, state: Option<&str>| vertex == "counts" && state != Some("offset");
+    let added = BTreeMap::from([("tops".to_string(), 3)]);
+    let copied = copy(savepoint.snapshot(), &store, at, &wanted, &added, 2).unwrap();
+    let brought = store.snapshot(at).unwrap();
+    assert_eq!(brought.job(), "other");
+    assert_eq!(brought.instances("tops"), Some(3));
+    assert!(brought.states("tops").is_empty());
+    assert_eq!(brought.states("counts"), ["keys"]);
+    let keys = entries(&brought, "counts", "keys");
+    assert_eq!(keys, entries(savepoint.snapshot(), "counts", "keys"));
+    let before = &savepoint.manifest().vertices["counts"].states["keys"].count;
+    assert_eq!(&copied.states["counts"]["keys"], before);
+}

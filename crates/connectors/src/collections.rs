@@ -1,0 +1,178 @@
+//! Collections as sources, for tests and small tables.
+//!
+//! ```
+//! use ardea_connectors::collections;
+//! use ardea_core::{Bounded, Source, Timestamp};
+//!
+//! let carriers: Source<&str, Bounded> = collections::items(vec!["AA", "UA"]);
+//! let delays = collections::items_with_times(vec![(5, Timestamp::from_secs(1)), (-2, Timestamp::from_secs(2))]);
+//! ```
+
+use std::sync::Arc;
+
+use ardea_core::{
+    Bounded, Cut, CutWriter, Epoch, Instance, InstanceContext, JobSignals, Ordinal, Outbox,
+    Processor, Progress, RestoredState, Result, Source, StateShape, Timestamp,
+};
+
+use crate::numbers::Numbers;
+
+/// The items of a collection in their order, without event times.
+///
+/// The items are cloned as they are read: the job may be started again. Several instances share the items. A job that keeps its state goes on
+/// with the item that comes next, and takes for granted that the collection is the same; one that has become shorter than that fails the job.
+pub fn items<T>(items: impl IntoIterator<Item = T>) -> Source<T, Bounded>
+where
+    T: Clone + Send + Sync + 'static,
+{
+    items_with_times(items.into_iter().map(|item| (item, Timestamp::MIN)))
+}
+
+/// The items of a collection in their order, each with its event time. No watermark comes between them.
+pub fn items_with_times<T>(items: impl IntoIterator<Item = (T, Timestamp)>) -> Source<T, Bounded>
+where
+    T: Clone + Send + Sync + 'static,
+{
+    let items: Arc<[(T, Timestamp)]> = items.into_iter().collect();
+    let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
+        Ok(Box::new(ItemsP {
+            numbers: Numbers::new(instance, items.len() as u64),
+            items: Arc::clone(&items),
+            signals: Arc::default(),
+        }))
+    };
+    Source::new("items", Arc::new(supply))
+}
+
+struct ItemsP<T> {
+    items: Arc<[(T, Timestamp)]>,
+    /// Those of the items that are its own.
+    numbers: Numbers,
+    signals: Arc<JobSignals>,
+}
+
+impl<T: Clone + Send + Sync + 'static> Processor for ItemsP<T> {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.signals = Arc::clone(&context.signals);
+        Ok(())
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        if self.signals.is_cancelled() {
+            return Ok(Progress::DONE);
+        }
+        let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
+        let mut room = lane.room();
+        if room == 0 && !self.numbers.is_at_end() {
+            return Ok(Progress::NONE);
+        }
+        while room > 0
+            && let Some(run) = self.numbers.front()
+        {
+            // There are no more numbers than items, and those have indices.
+            let (first, step) = (run.first as usize, run.step as usize);
+            let count = (run.count as usize).min(room);
+            let rest = self.items.get(first..).unwrap_or_default();
+            lane.rows()
+                .extend(rest.iter().step_by(step).take(count).cloned());
+            self.numbers.advance(count as u64);
+            room -= count;
+        }
+        Ok(Progress::done_if(self.numbers.is_at_end()))
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        Numbers::states()
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.numbers.take_cut()
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.numbers.write_cut(writer)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.numbers.restore(state)
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        self.numbers.resume()?;
+        Ok(Progress::DONE)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.numbers.is_at_end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Driven, context};
+    use ardea_testkit::{Expected, SourceTest};
+
+    #[test]
+    fn items_come_in_order_with_their_times() {
+        let timed = (0..200).map(|n| (n, Timestamp::from_secs(n)));
+        let mut driven = Driven::start(items_with_times(timed.clone()));
+        assert!(driven.run().unwrap().records.iter().copied().eq(timed));
+    }
+
+    #[test]
+    fn instances_share_the_items() {
+        let mut shares = Vec::new();
+        for index in 0..2 {
+            let mut context = context("s");
+            context.instance = Instance {
+                index,
+                parallelism: 2,
+            };
+            let mut driven = Driven::new(items(["a", "b", "c"]), context).unwrap();
+            shares.push(
+                driven
+                    .run()
+                    .unwrap()
+                    .values()
+                    .into_iter()
+                    .copied()
+                    .collect::<Vec<_>>(),
+            );
+        }
+        assert_eq!(shares, [vec!["a", "c"], vec!["b"]]);
+        assert!(
+            Driven::start(items(Vec::<u8>::new()))
+                .run()
+                .unwrap()
+                .records
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_collection_that_has_become_shorter_than_what_was_read_fails_the_job() {
+        use crate::testing::kept_context;
+        let driven = |count: u32| Driven::new(items(0..count), kept_context(0, 1)).unwrap();
+        let mut before = driven(100);
+        before.run_until_records(60);
+        let cut = before.cut().unwrap();
+        let seen = before.records.len() as u32;
+        let error = driven(seen - 1).give_back(&cut).unwrap_err();
+        assert_eq!(error.code(), ardea_core::ErrorCode::ReadFailed);
+        for count in [seen, 100, 200] {
+            let mut after = driven(count);
+            after.give_back(&cut).unwrap();
+            assert_eq!(after.run().unwrap().records.len() as u32, count - seen);
+        }
+    }
+
+    #[test]
+    fn the_contract_is_kept_in_every_schedule() {
+        let (_, supplier, ..) = items(0..50).into_parts();
+        SourceTest::supplied(supplier)
+            .output(Expected::ordered(0..50))
+            .survives()
+            .run();
+    }
+}

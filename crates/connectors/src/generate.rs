@@ -1,0 +1,16 @@
+//! Generated records: at a steady rate for ever, or a sequence as fast as it is taken.
+//!
+//! ```
+//! use ardea_connectors::generate;
+//! use ardea_core::{Bounded, Source, Unbounded};
+//!
+//! let squares: Source<u64, Bounded> = generate::sequence(0..1000, |i| i * i);
+//! let ticks: Source<(u64, u64), Unbounded> = generate::at_rate(1_000_000, |i| (i % 10_000, i)).build();
+//! let some: Source<u64, Bounded> = generate::at_rate(100, |i| i).limit(500).build();
+//! ```
+
+mod at_rate;
+mod sequence;
+
+pub use at_rate::{AtRate, at_rate};
+pub use sequence::sequence;

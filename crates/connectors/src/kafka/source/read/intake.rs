@@ -1,0 +1,236 @@
+//! Takes messages from librdkafka's queues, one for each partition: so an error and an end say which partition they are of.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
+
+use rdkafka::TopicPartitionList;
+use rdkafka::consumer::base_consumer::PartitionQueue;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::BorrowedMessage;
+
+use crate::kafka::TURN;
+use crate::kafka::discovery::Found;
+use crate::kafka::teller::Teller;
+use crate::kafka::topics::PartitionId;
+
+/// Events of the client as a whole that are served at a time, while there are messages.
+const EVENTS: usize = 16;
+
+/// The queues of the partitions that are read, at their places among the instance's partitions.
+pub(super) struct Intake {
+    pub consumer: Arc<BaseConsumer<Teller>>,
+    queues: Vec<Option<Queue>>,
+    /// Queues that may hold something, the next one first.
+    ready: VecDeque<usize>,
+    /// Which those are.
+    is_ready: Vec<bool>,
+    filled: Arc<Filled>,
+}
+
+struct Queue {
+    id: PartitionId,
+    messages: PartitionQueue<Teller>,
+}
+
+/// The queues that have been filled since they were found empty.
+#[derive(Default)]
+struct Filled {
+    indexes: Mutex<Vec<usize>>,
+    waiting: Mutex<Option<Thread>>,
+}
+
+impl Filled {
+    fn note(&self, index: usize) {
+        lock(&self.indexes).push(index);
+        if let Some(thread) = lock(&self.waiting).as_ref() {
+            thread.unpark();
+        }
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What has been taken.
+#[derive(Default)]
+pub(super) struct Taken<'a> {
+    /// The messages, each with the place of its partition.
+    pub messages: Vec<(usize, BorrowedMessage<'a>)>,
+    /// The places of partitions that have been read to their end, behind these messages.
+    pub ended: Vec<usize>,
+    /// Errors of partitions, with the client's text.
+    pub failed: Vec<(usize, RDKafkaErrorCode, String)>,
+}
+
+impl Intake {
+    pub fn new(consumer: Arc<BaseConsumer<Teller>>) -> Self {
+        Intake {
+            consumer,
+            queues: Vec::new(),
+            ready: VecDeque::new(),
+            is_ready: Vec::new(),
+            filled: Arc::default(),
+        }
+    }
+
+    /// Begins to read partitions, each at its place.
+    pub fn assign(&mut self, all: &[(usize, Found)]) -> KafkaResult<()> {
+        let mut wanted = TopicPartitionList::new();
+        for (index, found) in all {
+            let (topic, number) = (&*found.id.topic, found.id.number);
+            // Before it is assigned: so nothing of it comes on the consumer's own queue.
+            let Some(mut messages) = self.consumer.split_partition_queue(topic, number) else {
+                return Err(KafkaError::MessageConsumption(
+                    RDKafkaErrorCode::UnknownPartition,
+                ));
+            };
+            let (filled, at) = (Arc::clone(&self.filled), *index);
+            messages.set_nonempty_callback(move || filled.note(at));
+            if self.queues.len() <= *index {
+                self.queues.resize_with(*index + 1, || None);
+                self.is_ready.resize(*index + 1, false);
+            }
+            let id = found.id.clone();
+            self.queues[*index] = Some(Queue { id, messages });
+            if !std::mem::replace(&mut self.is_ready[*index], true) {
+                self.ready.push_back(*index);
+            }
+            wanted.add_partition_offset(topic, number, found.start)?;
+        }
+        if wanted.count() > 0 {
+            self.consumer.incremental_assign(&wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a partition no more.
+    pub fn unassign(&mut self, index: usize) -> KafkaResult<()> {
+        let Some(queue) = self.queues.get_mut(index).and_then(Option::take) else {
+            return Ok(());
+        };
+        let mut gone = TopicPartitionList::new();
+        gone.add_partition(&queue.id.topic, queue.id.number);
+        self.consumer.incremental_unassign(&gone)
+    }
+
+    /// Takes up to `room` messages, and waits a moment for the first.
+    ///
+    /// # Errors
+    /// What concerns the consumer as a whole, and can't be mended by it.
+    pub fn take(&mut self, room: usize) -> KafkaResult<Taken<'_>> {
+        *lock(&self.filled.waiting) = Some(std::thread::current());
+        self.collect();
+        self.serve()?;
+        if self.ready.is_empty() {
+            self.wait();
+        }
+        let Intake {
+            consumer,
+            queues,
+            ready,
+            is_ready,
+            ..
+        } = self;
+        let mut taken = Taken {
+            messages: Vec::with_capacity(room),
+            ..Taken::default()
+        };
+        for _ in 0..ready.len() {
+            if taken.messages.len() >= room {
+                break;
+            }
+            let Some(index) = ready.pop_front() else {
+                break;
+            };
+            is_ready[index] = false;
+            let Some(Some(queue)) = queues.get(index) else {
+                continue;
+            };
+            if drain(&queue.messages, consumer.context(), index, room, &mut taken) {
+                is_ready[index] = true;
+                ready.push_back(index);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Learns which queues have been filled.
+    fn collect(&mut self) {
+        let filled = std::mem::take(&mut *lock(&self.filled.indexes));
+        for index in filled {
+            self.is_filled(index);
+        }
+    }
+
+    fn is_filled(&mut self, index: usize) {
+        if let Some(is_ready) = self.is_ready.get_mut(index)
+            && !std::mem::replace(is_ready, true)
+        {
+            self.ready.push_back(index);
+        }
+    }
+
+    /// Serves what is of no partition: errors, and lines of the client's log.
+    fn serve(&self) -> KafkaResult<()> {
+        // Without partitions there is nothing else to wait for.
+        let (events, wait) = match self.queues.is_empty() {
+            true => (1, TURN),
+            false => (EVENTS, Duration::ZERO),
+        };
+        for _ in 0..events {
+            match self.consumer.poll(wait) {
+                // A message whose partition's queue has been given up.
+                None | Some(Ok(_)) => {}
+                Some(Err(error)) if matches!(error, KafkaError::MessageConsumptionFatal(_)) => {
+                    return Err(error);
+                }
+                // Brokers are away: that has been told, and librdkafka goes on by itself.
+                Some(Err(_)) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) {
+        if !self.queues.is_empty() {
+            std::thread::park_timeout(TURN);
+        }
+        self.collect();
+        if self.ready.is_empty() {
+            // That a queue was filled may have been missed.
+            (0..self.queues.len()).for_each(|index| self.is_filled(index));
+        }
+    }
+}
+
+/// Takes messages of one partition; true if there may be more.
+fn drain<'a>(
+    queue: &'a PartitionQueue<Teller>,
+    teller: &Teller,
+    index: usize,
+    room: usize,
+    taken: &mut Taken<'a>,
+) -> bool {
+    while taken.messages.len() < room {
+        match queue.poll(Duration::ZERO) {
+            None => return false,
+            Some(Ok(message)) => taken.messages.push((index, message)),
+            Some(Err(KafkaError::PartitionEOF(_))) => {
+                // What comes behind it is taken when that has been noted.
+                taken.ended.push(index);
+                return true;
+            }
+            Some(Err(error)) => {
+                if let Some(code) = error.rdkafka_error_code() {
+                    taken.failed.push((index, code, teller.reason()));
+                    return true;
+                }
+            }
+        }
+    }
+    true
+}

@@ -1,0 +1,253 @@
+//! The processor that writes rows.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{
+    BadRecords, Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox,
+    Processor, Progress, RecordGuard, RestoredState, Result,
+};
+
+use super::Plan;
+use super::desk::{Errand, Link};
+use super::fence::Fence;
+use super::lives::Lives;
+use super::staging::Owner;
+use crate::postgres::TURN;
+use crate::postgres::rows::{Row, Rows};
+
+/// Makes rows of records, and gives them to the link.
+pub(crate) struct WriteP<T, F> {
+    plan: Plan,
+    fill: Arc<F>,
+    bad: BadRecords,
+    /// Of the records at hand.
+    rows: Rows,
+    scratch: String,
+    /// Where rows wait until their epoch is committed; none if they are written at once.
+    lives: Option<Lives>,
+    has_begun: bool,
+    link: Option<Link>,
+    record: PhantomData<fn(T)>,
+}
+
+impl<T, F> WriteP<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&T, &mut Row<'_>) + Send + Sync + 'static,
+{
+    pub fn new(plan: Plan, fill: Arc<F>) -> Self {
+        WriteP {
+            bad: BadRecords::new(plan.on_error),
+            plan,
+            fill,
+            rows: Rows::default(),
+            scratch: String::new(),
+            lives: None,
+            has_begun: false,
+            link: None,
+            record: PhantomData,
+        }
+    }
+
+    fn fill_all(&mut self, inbox: &mut Inbox) -> Result<()> {
+        let first = inbox.position();
+        let columns = self.plan.columns.len();
+        let rows = inbox.rows::<T>()?;
+        let mut guard = RecordGuard::new();
+        for (record, position) in rows.values().iter().zip(first..) {
+            let scratch = std::mem::take(&mut self.scratch);
+            let mut row = self.rows.begin(columns, position, scratch);
+            (self.fill)(record, &mut row);
+            let (filled, scratch) = row.end();
+            self.scratch = scratch;
+            if filled != columns {
+                return Err(self.ragged(filled));
+            }
+            guard.advance();
+        }
+        let through = first + rows.len() as u64;
+        rows.clear();
+        if let Some(lives) = &mut self.lives {
+            lives.note(i64::try_from(through).unwrap_or(i64::MAX));
+        }
+        Ok(())
+    }
+
+    fn ragged(&self, filled: usize) -> Error {
+        let (table, columns) = (&self.plan.table, self.plan.columns.len());
+        let what = format!("a row for the table {table} has {filled} values for {columns} columns");
+        Error::new(ErrorCode::InvalidJob, what).hint(
+            "call `set` once for each column that the sink names, `null` where there is no value",
+        )
+    }
+
+    fn report_refused(&self) -> Result<()> {
+        let refused = self.link.as_ref().map(Link::take_refused);
+        for refused in refused.unwrap_or_default() {
+            let reason = format!("the PostgreSQL server refused its row: {}", refused.reason);
+            let record = refused.record;
+            let origin = || match refused.is_earlier {
+                false => format!("record {record}"),
+                true => format!("record {record} of the run before"),
+            };
+            self.bad.report(origin, Vec::new, reason)?;
+        }
+        Ok(())
+    }
+
+    /// Waits a turn until all has been written.
+    fn settle(&mut self) -> Result<Progress> {
+        self.begin();
+        let is_done = match &self.link {
+            Some(link) => link.is_done(TURN)?,
+            None => true,
+        };
+        self.report_refused()?;
+        Ok(Progress::done_if(is_done))
+    }
+
+    /// Connects, and begins a life if there has to be one, unless that has been done.
+    fn begin(&mut self) {
+        if let (Some(link), false) = (&self.link, self.has_begun) {
+            link.send(match self.lives {
+                Some(_) => Errand::Begin,
+                None => Errand::Connect,
+            });
+            self.has_begun = true;
+        }
+    }
+
+    /// Waits, no longer than this, until all errands have been run.
+    fn run_errands(&mut self, timeout: Duration) -> Result<Progress> {
+        let Some(link) = &self.link else {
+            return Ok(Progress::DONE);
+        };
+        let is_done = link.has_run_errands(timeout)?;
+        if let Some(lives) = self.lives.as_mut().filter(|_| is_done) {
+            lives.note_published();
+        }
+        self.report_refused()?;
+        Ok(Progress::done_if(is_done))
+    }
+}
+
+impl<T, F> Processor for WriteP<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&T, &mut Row<'_>) + Send + Sync + 'static,
+{
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.bad.attach(context);
+        let (mut owner, mut fence) = (None, None);
+        let sink = format!("{}/{}", context.job, context.vertex);
+        let keeps = context.guarantee.keeps_state();
+        if keeps && !self.plan.is_once && !self.plan.keys.is_empty() {
+            let sink = format!("{sink}/{}", self.plan.table);
+            fence = Some(Fence::new(&sink, context.instance));
+        }
+        if self.plan.is_once && keeps {
+            let lives = Lives::begin(context.instance);
+            owner = Some(Owner {
+                sink,
+                instance: context.instance,
+                life: lives.life,
+                run: None,
+            });
+            self.lives = Some(lives);
+        }
+        self.link = Some(Link::open(&self.plan, owner, fence, context.waker.clone())?);
+        Ok(())
+    }
+
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        self.begin();
+        let has_room = match &self.link {
+            Some(link) => link.has_room(TURN)?,
+            None => false,
+        };
+        if has_room {
+            self.fill_all(inbox)?;
+            if let Some(link) = &self.link {
+                link.bring(&mut self.rows);
+            }
+        }
+        // Refusals are heard of also when nothing more comes for a while.
+        outbox.wake_at(self.bad.context().clock.now().saturating_add(TURN));
+        self.report_refused()
+    }
+
+    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
+        if let Some(link) = &self.link
+            && !link.is_done(Duration::ZERO)?
+        {
+            outbox.wake_at(self.bad.context().clock.now().saturating_add(TURN));
+        }
+        self.report_refused()
+    }
+
+    fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
+        self.settle()
+    }
+
+    fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
+        self.settle()
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        match &mut self.lives {
+            Some(lives) => {
+                lives.note_tables(self.link.as_ref().and_then(Link::tables));
+                lives.take_cut(cut)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        match &mut self.lives {
+            Some(lives) => lives.write_cut(writer),
+            None => Ok(Progress::DONE),
+        }
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            match &mut self.lives {
+                Some(lives) => lives.restore(&entry)?,
+                // Rows that wait must not be forgotten because somebody has changed the promise.
+                None => return Err(RestoredState::unknown(&entry)),
+            }
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        if let Some(link) = &self.link {
+            link.note_restored(self.lives.as_ref().and_then(|lives| lives.run));
+            let heirs = self.lives.iter_mut().flat_map(Lives::take_heirs);
+            heirs.for_each(|heir| link.send(heir));
+        }
+        self.begin();
+        // Other instances may have left rows of the same keys: nothing newer is shown before all of those.
+        self.run_errands(TURN)
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let (Some(lives), Some(link)) = (&mut self.lives, &self.link)
+            && let Some(errand) = lives.commit(epoch)
+        {
+            link.send(errand);
+        }
+        self.run_errands(Duration::ZERO)
+    }
+
+    fn awaits_commit(&self) -> bool {
+        self.lives.as_ref().is_some_and(Lives::is_pending)
+    }
+
+    fn close(&mut self) {
+        self.link = None;
+    }
+}

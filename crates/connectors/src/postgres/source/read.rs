@@ -1,0 +1,145 @@
+//! The processor that reads rows.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+
+use ardea_core::{
+    BadRecords, Cut, CutWriter, Epoch, InstanceContext, OnError, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, Timestamp,
+};
+use serde::de::DeserializeOwned;
+
+use super::Plan;
+use super::json::from_json;
+use super::page::Read;
+use super::reader::{News, Reader};
+use super::strands::Strands;
+use crate::postgres::TURN;
+
+/// Makes records of rows that are read ahead.
+pub(crate) struct ReadP<T> {
+    plan: Plan,
+    bad: BadRecords,
+    strands: Strands,
+    reader: Option<Reader>,
+    /// Rows that have been read and not been delivered, and of which strand they are.
+    at_hand: (usize, VecDeque<Read>),
+    record: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned + Send + 'static> ReadP<T> {
+    pub fn new(plan: Plan, on_error: OnError) -> Self {
+        ReadP {
+            bad: BadRecords::new(on_error),
+            strands: Strands::new(ardea_core::Instance::ONLY, plan.block.get()),
+            plan,
+            reader: None,
+            at_hand: (0, VecDeque::new()),
+            record: PhantomData,
+        }
+    }
+
+    /// Sees to it that there are rows at hand, if there are any now.
+    fn fetch(&mut self) -> Result<()> {
+        let reader = match &self.reader {
+            Some(reader) => reader,
+            None => {
+                let reader = Reader::begin(&self.plan, self.strands.all(), self.strands.table())?;
+                self.reader.insert(reader)
+            }
+        };
+        match reader.take(TURN)? {
+            None => {}
+            Some(News::Page(strand, page)) => {
+                self.strands.note_table(page.identity);
+                self.at_hand = (strand, page.rows.into());
+            }
+            Some(News::End(strand)) => self.strands.finish(strand),
+        }
+        Ok(())
+    }
+
+    /// Delivers what is at hand, as far as there is room.
+    fn deliver(&mut self, outbox: &mut Outbox) -> Result<()> {
+        let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
+        let mut guard = RecordGuard::new();
+        let (strand, rows) = &mut self.at_hand;
+        while lane.room() > 0
+            && let Some(Read { key, json }) = rows.pop_front()
+        {
+            let record = json
+                .as_deref()
+                .map_err(|why| format!("the server can't read the row: {why}"));
+            let record = record.and_then(|json| {
+                let text = str::from_utf8(json).map_err(|error| error.to_string())?;
+                from_json(text).map_err(|error| error.to_string())
+            });
+            let json = json.unwrap_or_default();
+            match record {
+                Ok(record) => lane.push(record, Timestamp::MIN),
+                Err(why) => {
+                    let (name, column) = (&self.plan.name, &self.plan.key);
+                    let origin = || format!("{name} where {column} = {key}");
+                    self.bad.report(origin, || json.clone(), why)?;
+                }
+            }
+            self.strands.deliver(*strand, key, json);
+            guard.advance();
+        }
+        Ok(())
+    }
+}
+
+impl<T: DeserializeOwned + Send + 'static> Processor for ReadP<T> {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.bad.attach(context);
+        self.strands = Strands::new(context.instance, self.plan.block.get());
+        // An address that makes no sense is told at once.
+        self.plan.address.server().map(drop)
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        if self.bad.context().signals.is_cancelled() {
+            return Ok(Progress::DONE);
+        }
+        if self.at_hand.1.is_empty() {
+            if self.strands.are_done() {
+                return Ok(Progress::DONE);
+            }
+            self.fetch()?;
+        }
+        if self.at_hand.1.is_empty() {
+            return Ok(Progress::NONE);
+        }
+        if !outbox.has_room(Ordinal::FIRST) {
+            return Ok(Progress::NONE);
+        }
+        self.deliver(outbox)?;
+        Ok(Progress::MADE)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.at_hand.1.is_empty() && self.strands.are_done()
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.strands.take_cut()
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.strands.write_cut(writer)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.strands.restore(state)
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        self.strands.resume()?;
+        Ok(Progress::DONE)
+    }
+
+    fn close(&mut self) {
+        self.reader = None;
+    }
+}

@@ -1,0 +1,263 @@
+//! Whole jobs from files to files, stopped at any moment and gone on with from their last committed epoch: each line is seen once.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ardea_connectors::files;
+use ardea_core::{
+    Cut, Dag, Edge, Epoch, Guarantee, Parallelism, Result, Routing, StateChunk, Vertex, Waker,
+};
+use ardea_engine::{
+    CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, Cuts, InstanceName, JobConfig,
+    JobHandle, JobStatus, Node, NodeConfig,
+};
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How many lines there are in each of the files.
+const LINES: usize = 4_000;
+
+/// The entries of an instance, as chunks.
+type Entries = Vec<StateChunk>;
+
+/// Keeps full cuts in memory.
+#[derive(Default)]
+struct Keeper(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    begun: BTreeMap<(String, u32), Entries>,
+    whole: BTreeMap<(String, u32), Vec<(Cut, Entries)>>,
+}
+
+fn key(of: &InstanceName) -> (String, u32) {
+    (of.vertex.to_string(), of.instance.index)
+}
+
+impl Keeper {
+    /// All state at the end of an epoch, once all instances have handed theirs over.
+    fn snapshot(&self, epoch: Epoch, vertices: &[(&str, u32)]) -> Option<Snapshot> {
+        let kept = self.0.lock().unwrap();
+        let mut state: BTreeMap<String, Entries> = BTreeMap::new();
+        for (vertex, count) in vertices {
+            for index in 0..*count {
+                let cuts = kept.whole.get(&(vertex.to_string(), index))?;
+                let (_, entries) = cuts
+                    .iter()
+                    .find(|(cut, _)| cut.epoch == epoch || cut.is_last && cut.epoch < epoch)?;
+                let of_vertex = state.entry(vertex.to_string()).or_default();
+                of_vertex.extend(entries.iter().cloned());
+            }
+        }
+        Some(Snapshot { epoch, state })
+    }
+}
+
+impl CutSink for Keeper {
+    fn wants_all(&self, _: &InstanceName, _: Epoch) -> bool {
+        true
+    }
+
+    fn buffer(&self, _: &InstanceName, _: &Waker) -> Option<StateChunk> {
+        Some(StateChunk::default())
+    }
+
+    fn take(&self, of: &InstanceName, _: Cut, entries: StateChunk) {
+        let mut kept = self.0.lock().unwrap();
+        kept.begun.entry(key(of)).or_default().push(entries);
+    }
+
+    fn finish(&self, of: &InstanceName, report: CutReport, entries: StateChunk) {
+        let mut kept = self.0.lock().unwrap();
+        let mut all = kept.begun.remove(&key(of)).unwrap_or_default();
+        all.push(entries);
+        kept.whole
+            .entry(key(of))
+            .or_default()
+            .push((report.cut, all));
+    }
+
+    fn give_up(&self, of: &InstanceName, _: Cut, _: CutEnd) {
+        self.0.lock().unwrap().begun.remove(&key(of));
+    }
+}
+
+/// All state at the end of an epoch, by vertex.
+struct Snapshot {
+    epoch: Epoch,
+    state: BTreeMap<String, Entries>,
+}
+
+impl CutSource for Snapshot {
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn open(&self, of: &InstanceName) -> Result<Box<dyn CutReader>> {
+        let chunks = self.state.get(&*of.vertex).cloned().unwrap_or_default();
+        Ok(Box::new(Reader(chunks)))
+    }
+}
+
+struct Reader(Entries);
+
+impl CutReader for Reader {
+    fn read(&mut self, into: &mut StateChunk, _: &Waker) -> Result<CutRead> {
+        match self.0.pop() {
+            Some(chunk) => {
+                *into = chunk;
+                Ok(CutRead::Entries)
+            }
+            None => Ok(CutRead::End),
+        }
+    }
+}
+
+/// A job that copies the files of a folder, with so many instances at each end.
+fn dag(from: &Path, to: &Path, [readers, writers]: [u32; 2], is_one_file: bool) -> Dag {
+    let exactly = |count| Parallelism::Exactly(NonZeroU32::new(count).unwrap());
+    let sink = files::write_lines::<String>(to.join("out.txt"));
+    let sink = match is_one_file {
+        true => sink,
+        false => sink.rotate_with_epochs().rotate_bytes(3_000),
+    };
+    let mut dag = Dag::new();
+    let (_, supplier, _, isolation) = files::lines(from).build().into_parts();
+    let source = Vertex::new("source", supplier).isolation(isolation);
+    let source = dag.vertex(source.parallelism(exactly(readers)));
+    let (_, supplier, _, isolation) = sink.build().into_parts();
+    let sink = Vertex::new("sink", supplier).isolation(isolation);
+    let sink = dag.vertex(sink.parallelism(exactly(writers)));
+    dag.edge(Edge::between(source, sink).routing(Routing::RoundRobin));
+    dag
+}
+
+/// Lets the job end an epoch; nothing if it does not come to that.
+fn end_epoch(
+    job: &JobHandle,
+    keeper: &Keeper,
+    epoch: Epoch,
+    vertices: &[(&str, u32)],
+) -> Option<Snapshot> {
+    job.end_epochs(epoch);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(snapshot) = keeper.snapshot(epoch, vertices) {
+            return Some(snapshot);
+        }
+        if job.status().is_over() {
+            return None;
+        }
+        assert!(Instant::now() < deadline, "{epoch:?} does not end");
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+/// All lines of the files that have their names.
+fn seen(folder: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "part") {
+            let text = fs::read_to_string(path).unwrap();
+            lines.extend(text.lines().map(String::from));
+        }
+    }
+    lines.sort_unstable();
+    lines
+}
+
+fn copied_once(is_one_file: bool, lives: &[([u32; 2], u64)]) {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir(&from).unwrap();
+    let mut all = Vec::new();
+    for file in 0..5 {
+        let lines: Vec<String> = (0..LINES).map(|n| format!("{file}/{n:05}")).collect();
+        fs::write(from.join(format!("{file}.txt")), lines.join("\n")).unwrap();
+        all.extend(lines);
+    }
+    let mut snapshot: Option<Arc<Snapshot>> = None;
+    let mut epoch = Epoch(0);
+    for (life, (instances, epochs)) in lives.iter().enumerate() {
+        let is_last = life + 1 == lives.len();
+        let vertices = [("source", instances[0]), ("sink", instances[1])];
+        let keeper = Arc::new(Keeper::default());
+        let node = Node::start(NodeConfig {
+            pin: false,
+            chunk_records: 16.try_into().unwrap(),
+            ..NodeConfig::with_threads(2)
+        });
+        let node = node.unwrap();
+        let config = JobConfig {
+            guarantee: Guarantee::ExactlyOnce,
+            cuts: Cuts {
+                sink: Some(Arc::<Keeper>::clone(&keeper)),
+                source: snapshot.clone().map(|snapshot| snapshot as _),
+                ..Cuts::default()
+            },
+            ..JobConfig::named("copy")
+        };
+        let job = node
+            .submit(&dag(&from, &to, *instances, is_one_file), config)
+            .unwrap();
+        for number in 0.. {
+            if is_last && job.status().is_over() || !is_last && number >= *epochs {
+                break;
+            }
+            epoch = epoch.next();
+            let Some(ended) = end_epoch(&job, &keeper, epoch, &vertices) else {
+                break;
+            };
+            snapshot = Some(Arc::new(ended));
+            // The last of a life is committed, and nobody is told.
+            if is_last || number + 1 < *epochs {
+                job.epoch_committed(epoch);
+            }
+        }
+        if !is_last {
+            job.cancel();
+        }
+        let status = job.wait(PATIENCE);
+        assert!(status.is_over(), "it hangs");
+        assert!(!matches!(status, JobStatus::Failed(_)), "{status}");
+        let mut seen = seen(&to);
+        let count = seen.len();
+        seen.dedup();
+        assert_eq!(seen.len(), count, "none twice, in life {life}");
+        if is_last {
+            assert!(matches!(status, JobStatus::Completed), "{status}");
+        }
+    }
+    assert!(seen(&to) == all, "all of them");
+}
+
+#[test]
+fn files_are_copied_once_whatever_stops_the_job() {
+    let lives = [
+        ([2, 1], 2),
+        ([2, 1], 1),
+        ([2, 1], 3),
+        ([2, 1], 0),
+        ([2, 1], 0),
+    ];
+    copied_once(true, &lives);
+    copied_once(false, &lives);
+}
+
+#[test]
+fn files_are_copied_once_also_by_other_numbers_of_instances() {
+    let lives = [
+        ([1, 2], 2),
+        ([3, 1], 2),
+        ([2, 3], 1),
+        ([2, 3], 2),
+        ([1, 1], 0),
+    ];
+    copied_once(true, &lives);
+    copied_once(false, &lives);
+}

@@ -1,0 +1,75 @@
+//! The table of who is where, told to workers by what has changed since the state that they have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::packing::ContainerId;
+
+use crate::control::{Order, Peer};
+
+/// Where the workers are. Each change is stamped with an [`Order`]; a worker that has everything up to one stamp is sent what has a
+/// later one, up to the stamp that is published.
+#[derive(Debug)]
+pub(super) struct Peers {
+    table: BTreeMap<ContainerId, (Peer, Order)>,
+    latest: Order,
+    published: Order,
+    unpublished_since: Option<Duration>,
+    /// The answer given last, because many workers ask for the same.
+    last: Option<(Order, Order, Arc<[Peer]>)>,
+}
+
+impl Peers {
+    pub(super) fn new() -> Self {
+        Peers {
+            table: BTreeMap::new(),
+            latest: Order::default(),
+            published: Order::default(),
+            unpublished_since: None,
+            last: None,
+        }
+    }
+
+    pub(super) fn set(&mut self, now: Duration, peer: Peer, stamp: Order) {
+        let known = self.table.get(&peer.container());
+        if known.is_none_or(|(known, _)| *known != peer) {
+            self.table.insert(peer.container(), (peer, stamp));
+            self.latest = stamp;
+            self.unpublished_since.get_or_insert(now);
+        }
+    }
+
+    pub(super) fn retain(&mut self, keep: impl Fn(ContainerId) -> bool) {
+        self.table.retain(|container, _| keep(*container));
+    }
+
+    /// The state that workers should have.
+    pub(super) fn published(&self) -> Order {
+        self.published
+    }
+
+    /// Since when there have been changes that are not published.
+    pub(super) fn unpublished_since(&self) -> Option<Duration> {
+        self.unpublished_since
+    }
+
+    pub(super) fn publish(&mut self) {
+        self.published = self.latest;
+        self.unpublished_since = None;
+    }
+
+    /// What has changed after `since`, up to what is published.
+    pub(super) fn changed(&mut self, since: Order) -> Arc<[Peer]> {
+        if let Some((from, to, peers)) = &self.last
+            && (*from, *to) == (since, self.published)
+        {
+            return Arc::clone(peers);
+        }
+        let news = |stamp: Order| since < stamp && stamp <= self.published;
+        let peers = self.table.values().filter(|(_, stamp)| news(*stamp));
+        let peers: Arc<[Peer]> = peers.map(|(peer, _)| peer.clone()).collect();
+        self.last = Some((since, self.published, Arc::clone(&peers)));
+        peers
+    }
+}

@@ -1,0 +1,417 @@
+//! Who runs what, and telling those who don't run what they should.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::packing::{ContainerId, InstanceId};
+
+use super::{JobMaster, MasterAction};
+use crate::control::{
+    Assignment, Generation, Intent, Life, MemberEvent, Order, Peer, PlanVersion, Refused,
+    Registration, Run, Status, ToWorker, WorkerId,
+};
+
+/// What the master knows of a worker.
+#[derive(Debug)]
+pub(super) struct Worker {
+    id: WorkerId,
+    /// The life of the job that it was in when it registered.
+    life: Option<Generation>,
+    endpoint: Arc<str>,
+    /// What it runs for sure, or ran when it registered.
+    held: Arc<[InstanceId]>,
+    /// What it has been told since, and may be running too.
+    told: VecDeque<Told>,
+    applied: Option<Order>,
+    plans: Vec<PlanVersion>,
+    peers: Order,
+    sent_at: Duration,
+}
+
+#[derive(Debug)]
+struct Told {
+    order: Order,
+    content: Content,
+}
+
+/// What a worker should run and know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Content {
+    pub(super) instances: Arc<[InstanceId]>,
+    pub(super) run: Run,
+    pub(super) routes: PlanVersion,
+    /// The next plan, if there is one.
+    pub(super) next: PlanVersion,
+    /// The plan by which records under way may have been routed.
+    pub(super) last: PlanVersion,
+    pub(super) life: Option<Life>,
+    pub(super) peers: Order,
+}
+
+impl Worker {
+    pub(super) fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    /// Whether it was in that life of the job when it registered.
+    pub(super) fn lives_in(&self, life: Option<Generation>) -> bool {
+        self.life.is_some() && self.life == life
+    }
+
+    /// Whether it may be running this instance.
+    fn holds(&self, instance: &InstanceId) -> bool {
+        let in_list = |list: &Arc<[InstanceId]>| list.binary_search(instance).is_ok();
+        in_list(&self.held)
+            || self
+                .told
+                .iter()
+                .any(|told| in_list(&told.content.instances))
+    }
+
+    /// Takes it for done up to this order.
+    fn carried_out(&mut self, order: Order) {
+        while let Some(told) = self.told.pop_front_if(|told| told.order <= order) {
+            if told.order == order {
+                self.held = Arc::clone(&told.content.instances);
+                let Content {
+                    routes, next, last, ..
+                } = told.content;
+                self.plans = vec![routes, next, last];
+                self.peers = told.content.peers;
+                // What it runs now is kept as the last thing told, so that it can be compared.
+                self.told.push_front(told);
+                break;
+            }
+        }
+        self.applied = Some(order);
+    }
+
+    fn runs(&self, content: &Content) -> bool {
+        let newest = self.told.back();
+        newest.is_some_and(|told| told.content == *content && self.applied == Some(told.order))
+    }
+}
+
+impl JobMaster {
+    pub(super) fn registered(
+        &mut self,
+        now: Duration,
+        registration: Registration,
+        actions: &mut Vec<MasterAction>,
+    ) {
+        let Registration {
+            worker,
+            who,
+            endpoint,
+            held,
+        } = registration;
+        let ours = who.job == self.job && who.protocol == crate::control::PROTOCOL;
+        if ours && !self.containers.contains_key(&worker.container) {
+            let refused = Refused::UnknownContainer(worker.container);
+            return self.turn_away(worker, refused, actions);
+        }
+        let known = self.workers.get(&worker.container);
+        let again = known.is_some_and(|known| known.id == worker);
+        self.member_event(now, MemberEvent::Register(worker, who), actions);
+        if again || self.members.worker(worker.container) != Some(worker) {
+            return;
+        }
+        let (mut instances, plans, life) = match held {
+            Some(held) => (held.instances, held.plans, held.life),
+            None => (Arc::from([]), Vec::new(), None),
+        };
+        if !instances.is_sorted() {
+            let mut sorted = instances.to_vec();
+            sorted.sort_unstable();
+            instances = sorted.into();
+        }
+        let joined = Worker {
+            id: worker,
+            life,
+            endpoint: Arc::clone(&endpoint),
+            held: instances,
+            told: VecDeque::new(),
+            applied: None,
+            plans,
+            peers: Order::default(),
+            sent_at: Duration::ZERO,
+        };
+        self.workers.insert(worker.container, joined);
+        self.ended.remove(&worker.container);
+        self.comes_to_life(worker, life);
+        self.joined(worker, actions);
+        let stamp = self.next_order();
+        self.peers.set(now, Peer { worker, endpoint }, stamp);
+        if !self.publish_peers(now, actions) {
+            self.settle(now, worker.container, actions);
+        }
+    }
+
+    pub(super) fn status(
+        &mut self,
+        now: Duration,
+        status: Status,
+        actions: &mut Vec<MasterAction>,
+    ) {
+        let Status {
+            worker,
+            applied,
+            ended,
+        } = status;
+        self.member_event(now, MemberEvent::Heard(worker), actions);
+        let Some(known) = self.workers.get_mut(&worker.container) else {
+            return;
+        };
+        if known.id != worker {
+            return;
+        }
+        actions.push(MasterAction::To(worker, ToWorker::Heard(self.epoch)));
+        let fresh = applied.filter(|order| order.epoch == self.epoch && known.applied < applied);
+        if let Some(order) = fresh {
+            known.carried_out(order);
+        }
+        // Of an order that has been followed by another, it says nothing about now.
+        let newest = known.told.back().map(|told| told.order);
+        if newest.is_some() && applied == newest && known.applied == newest {
+            match ended {
+                true => self.ended.insert(worker.container),
+                false => self.ended.remove(&worker.container),
+            };
+        }
+        if fresh.is_some() {
+            self.settle(now, worker.container, actions);
+            self.settle_waiting(now, actions);
+        }
+    }
+
+    /// Forgets the worker of a container.
+    pub(super) fn forget_worker(&mut self, worker: WorkerId) {
+        let container = worker.container;
+        if self
+            .workers
+            .get(&container)
+            .is_some_and(|known| known.id == worker)
+        {
+            self.workers.remove(&container);
+            self.ended.remove(&container);
+        }
+    }
+
+    /// Tells the container's worker what to run, unless it has been told; remembers whether it runs it.
+    pub(super) fn settle(
+        &mut self,
+        now: Duration,
+        container: ContainerId,
+        actions: &mut Vec<MasterAction>,
+    ) {
+        if self.killing() {
+            if let Some(worker) = self.workers.get(&container) {
+                let leave = ToWorker::Leave(self.epoch);
+                actions.push(MasterAction::To(worker.id, leave));
+            }
+            return;
+        }
+        if !self.workers.contains_key(&container) {
+            match self.needs(container) {
+                true => self.unsettled.insert(container),
+                false => self.unsettled.remove(&container),
+            };
+            return;
+        }
+        if self.is_spared(container) {
+            self.unsettled.remove(&container);
+            return;
+        }
+        let Some(content) = self.content(container) else {
+            // In a job with lives it waits for the next one.
+            if self.lives.is_some() {
+                self.unsettled.insert(container);
+            }
+            return;
+        };
+        let order = self.next_order();
+        let Some(worker) = self.workers.get_mut(&container) else {
+            return;
+        };
+        if worker.runs(&content) {
+            self.unsettled.remove(&container);
+            return;
+        }
+        self.unsettled.insert(container);
+        if worker
+            .told
+            .back()
+            .is_none_or(|told| told.content != content)
+        {
+            worker.told.push_back(Told { order, content });
+            let id = worker.id;
+            self.note_told(id);
+            self.ended.remove(&container);
+            self.send_assignment(now, container, actions);
+        }
+    }
+
+    /// Settles all containers.
+    pub(super) fn settle_all(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
+        let containers: Vec<_> = self.containers.keys().copied().collect();
+        self.unsettled
+            .retain(|container| self.containers.contains_key(container));
+        for container in containers {
+            self.settle(now, container, actions);
+        }
+    }
+
+    /// While instances move: one that has stopped, or whose worker has died, may start where it goes.
+    pub(super) fn settle_waiting(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
+        let Some(scaling) = &self.scaling else {
+            return;
+        };
+        for container in scaling.destinations() {
+            self.settle(now, container, actions);
+        }
+    }
+
+    /// Sends assignments again that have not been carried out for a while.
+    pub(super) fn repeat_assignments(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
+        let after = self.config.repeat_after;
+        let late: Vec<_> = self
+            .unsettled
+            .iter()
+            .copied()
+            .filter(|container| {
+                let worker = self.workers.get(container);
+                worker.is_some_and(|worker| now >= worker.sent_at + after)
+            })
+            .collect();
+        for container in late {
+            self.send_assignment(now, container, actions);
+        }
+    }
+
+    fn send_assignment(
+        &mut self,
+        now: Duration,
+        container: ContainerId,
+        actions: &mut Vec<MasterAction>,
+    ) {
+        let known_plans = self.known_plans();
+        let Some(worker) = self.workers.get_mut(&container) else {
+            return;
+        };
+        let Some(Told { order, content }) = worker.told.back() else {
+            return;
+        };
+        worker.sent_at = now;
+        let (epoch, id) = (self.epoch, worker.id);
+        let wanted = [content.routes, content.next, content.last];
+        for (version, plan) in known_plans {
+            if wanted.contains(&version) && !worker.plans.contains(&version) {
+                let message = ToWorker::Plan {
+                    epoch,
+                    version,
+                    plan,
+                };
+                actions.push(MasterAction::To(id, message));
+            }
+        }
+        if worker.peers < content.peers {
+            let message = ToWorker::Peers {
+                epoch,
+                from: worker.peers,
+                to: content.peers,
+                changed: self.peers.changed(worker.peers),
+            };
+            actions.push(MasterAction::To(id, message));
+        }
+        let assignment = Assignment {
+            order: *order,
+            instances: Arc::clone(&content.instances),
+            run: content.run,
+            routes: content.routes,
+            next: content.next,
+            last: content.last,
+            life: content.life,
+            peers: content.peers,
+        };
+        let message = ToWorker::Assign(Arc::new(assignment));
+        actions.push(MasterAction::To(id, message));
+    }
+
+    /// What a container's worker should run and know; nothing as long as there is no plan.
+    fn content(&self, container: ContainerId) -> Option<Content> {
+        if self.config.epochs.is_some() {
+            return self.content_of_life(container);
+        }
+        let record = self.keeper.record()?;
+        let plan = record.plan.as_ref()?;
+        let instances = match &self.scaling {
+            Some(scaling) => {
+                let instances = scaling.instances(container, self.may_run(), self.holding());
+                instances.into()
+            }
+            None => {
+                let known = self.containers.get(&container)?;
+                Arc::clone(&known.instances)
+            }
+        };
+        let (routes, last) = match &self.scaling {
+            Some(scaling) => (scaling.routes().0, scaling.last()),
+            None => (record.plan_version, record.plan_version),
+        };
+        debug_assert!(self.scaling.is_some() || plan.container(container).is_some());
+        Some(Content {
+            instances,
+            run: match record.intent {
+                _ if !record.started => Run::Prepared,
+                Intent::Pause => Run::Paused,
+                Intent::Run | Intent::Kill => Run::Running,
+            },
+            routes,
+            next: record.plan_version,
+            last,
+            life: None,
+            peers: self.peers.published(),
+        })
+    }
+
+    /// Whether any process of a container may be running an instance.
+    pub(super) fn may_run(&self) -> impl Fn(ContainerId, &InstanceId) -> bool + '_ {
+        |container, instance| {
+            // A new master doesn't know yet who else may come: the worker itself, or a later one than has come so far.
+            let known = self.containers.get(&container);
+            known.is_some_and(|known| known.may_be_running(instance))
+                || self.holding()(container, instance)
+        }
+    }
+
+    /// Whether the worker of a container runs an instance, or has been told to.
+    pub(super) fn holding(&self) -> impl Fn(ContainerId, &InstanceId) -> bool + '_ {
+        |container, instance| {
+            let worker = self.workers.get(&container);
+            worker.is_some_and(|worker| worker.holds(instance))
+        }
+    }
+
+    /// Has everybody told where workers are, if that has changed and enough changes have gathered; whether it did.
+    pub(super) fn publish_peers(&mut self, now: Duration, actions: &mut Vec<MasterAction>) -> bool {
+        let Some(since) = self.peers.unpublished_since() else {
+            return false;
+        };
+        let complete = self.workers.len() == self.containers.len();
+        // Before the job has started, nobody can do anything with a part of the table.
+        let started = self.keeper.record().is_some_and(|record| record.started);
+        if !complete && (!started || now < since + self.config.gather_peers) {
+            return false;
+        }
+        self.peers.publish();
+        self.settle_all(now, actions);
+        true
+    }
+
+    /// Where the worker of a container is reached by the others.
+    pub fn endpoint(&self, container: ContainerId) -> Option<&str> {
+        let worker = self.workers.get(&container)?;
+        Some(&worker.endpoint)
+    }
+}

@@ -1,0 +1,140 @@
+//! Rings: values with consecutive numbers, which are added at the end and go from the beginning.
+//!
+//! A ring is entries of a map of its own, all in one partition: each value under its number, in eight bytes, and under a shorter key its *ends*, the number of the first value and
+//! that of the next one to be added. What an operation does to them is one change, so that no copy ever has a part of it.
+
+use bytes::Bytes;
+
+use super::Replica;
+use crate::protocol::operation::{Answer, Change, MapId, WhenFull, own};
+use crate::protocol::store::NEVER;
+
+/// Under which key the ends are.
+const ENDS: &[u8] = b"ends";
+
+/// How many values go at most with one that is added, where the ring has more than its capacity is said to be: the others go later.
+const MOST_GONE: u64 = 64;
+
+/// Where a ring begins and ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Ends {
+    first: u64,
+    next: u64,
+}
+
+impl Ends {
+    fn read(bytes: &[u8]) -> Self {
+        let number = |at: usize| {
+            let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
+        Ends {
+            first: number(0),
+            next: number(8),
+        }
+    }
+
+    fn set(self, ring: MapId) -> Change {
+        let ends = [self.first.to_le_bytes(), self.next.to_le_bytes()];
+        set(
+            ring,
+            Bytes::from_static(ENDS),
+            Bytes::copy_from_slice(ends.as_flattened()),
+        )
+    }
+}
+
+fn key_of(number: u64) -> Bytes {
+    Bytes::copy_from_slice(&number.to_le_bytes())
+}
+
+fn set(map: MapId, key: Bytes, value: Bytes) -> Change {
+    Change::Set {
+        map,
+        key,
+        value,
+        expires: NEVER,
+    }
+}
+
+impl Replica {
+    /// Adds a value, if that can be; what changes, and what is to be answered.
+    pub(super) fn appending(
+        &self,
+        ring: MapId,
+        value: Bytes,
+        (capacity, full): (u64, WhenFull),
+    ) -> (Option<Change>, Answer) {
+        let Ends { first, next } = self.latest_ends(ring);
+        let excess = (next - first + 1).saturating_sub(capacity);
+        if excess > 0 && (full == WhenFull::Refuse || capacity == 0) {
+            return (None, Answer::Place(None));
+        }
+        let (gone, first) = (
+            first..first + excess.min(MOST_GONE),
+            first + excess.min(MOST_GONE),
+        );
+        let ends = Ends {
+            first,
+            next: next + 1,
+        };
+        let mut parts = vec![set(ring, key_of(next), value), ends.set(ring)];
+        parts.extend(gone.map(|number| removed(ring, number)));
+        (
+            Some(Change::Together(ring, parts)),
+            Answer::Place(Some(next)),
+        )
+    }
+
+    /// Takes the first value out; what changes, and what is to be answered.
+    pub(super) fn taking(&self, ring: MapId) -> (Option<Change>, Answer) {
+        let Ends { first, next } = self.latest_ends(ring);
+        if first == next {
+            return (None, Answer::Value(None));
+        }
+        let value = self.latest_entry(ring, &first.to_le_bytes());
+        let ends = Ends {
+            first: first + 1,
+            next,
+        };
+        let parts = vec![ends.set(ring), removed(ring, first)];
+        (Some(Change::Together(ring, parts)), Answer::Value(value))
+    }
+
+    /// Values from a number on, of what is settled.
+    pub(super) fn run(&self, ring: MapId, from: u64, bytes: u32) -> Answer {
+        let ends = self.shelf.get(ring, ENDS);
+        let Ends { first, next } = ends.map_or(Ends::default(), |it| Ends::read(it.value));
+        let from = from.clamp(first, next);
+        let (mut sum, mut values) = (0, Vec::new());
+        for number in from..next {
+            let Some(entry) = self.shelf.get(ring, &number.to_le_bytes()) else {
+                break;
+            };
+            sum += entry.value.len();
+            if sum > bytes as usize && !values.is_empty() {
+                break;
+            }
+            values.push(entry.to_bytes());
+        }
+        Answer::Run { from, values, next }
+    }
+
+    /// The ends when all changes are made that are under way.
+    fn latest_ends(&self, ring: MapId) -> Ends {
+        let ends = self.latest_entry(ring, ENDS);
+        ends.map_or(Ends::default(), |ends| Ends::read(&ends))
+    }
+
+    fn latest_entry(&self, ring: MapId, key: &[u8]) -> Option<Bytes> {
+        match self.log.latest(self.applied, ring, key) {
+            Some(effect) => effect.map(|(value, _)| own(&value)),
+            None => self.shelf.get(ring, key).map(|entry| entry.to_bytes()),
+        }
+    }
+}
+
+fn removed(map: MapId, number: u64) -> Change {
+    let key = key_of(number);
+    Change::Remove { map, key }
+}

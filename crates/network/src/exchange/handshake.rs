@@ -1,0 +1,292 @@
+//! Who is there: the first frame in both directions.
+//!
+//! Whoever connected greets first; whoever listens answers with its own greeting, or says why not and closes. So a listener
+//! tells a stranger nothing of itself. The greeting holds the protocol's version, the cluster's name, the worker's number and its
+//! incarnation, and the cluster's token if it has one. The token is as secret as the connection is: between hosts that others
+//! can listen to, it needs TLS below.
+
+use ardea_core::Token;
+
+use crate::exchange::frame::{Frame, Payload};
+use crate::exchange::header::{Header, Kind};
+use crate::exchange::ids::{StreamId, WorkerNumber};
+use ardea_codec::{Wire, WireError};
+
+/// The version of the protocol above frames.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+/// The longest payload that is taken of a stranger, in bytes: what a transport of one's own begins a [`Framed`](crate::exchange::Framed) with.
+/// The link allows more when it knows its peer.
+pub const MOST_GREETING_BYTES: usize = 4096;
+
+/// How much of a peer's reason is shown.
+const MOST_REASON: usize = 300;
+
+/// What a worker says of itself.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The cluster that it belongs to.
+    pub cluster: String,
+    /// Its number.
+    pub worker: WorkerNumber,
+    /// Which start of this worker it is: a greater number is a later one.
+    pub incarnation: u64,
+    /// The cluster's secret, if it has one.
+    pub token: Option<Token>,
+}
+
+/// What a worker knows of another after the handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Greeted {
+    /// Its number.
+    pub worker: WorkerNumber,
+    /// Which start of it.
+    pub incarnation: u64,
+}
+
+/// Which side of the handshake a worker is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// It connected, to this worker if it knows which to expect.
+    Connected(Option<WorkerNumber>),
+    /// It listened.
+    Accepted,
+}
+
+/// What the first frame of a peer led to.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Outcome {
+    /// It is who it should be; a listener answers with this.
+    Welcome { peer: Greeted, reply: Option<Frame> },
+    /// It was refused, and is told so.
+    Refuse { reason: String, reply: Frame },
+    /// It refused us.
+    Refused { reason: String },
+}
+
+/// Version, worker, incarnation, cluster, token.
+type Greeting = (u16, u64, u64, String, Option<String>);
+
+/// The greeting of this worker.
+pub(crate) fn hello(identity: &Identity) -> Frame {
+    let greeting: Greeting = (
+        PROTOCOL_VERSION,
+        identity.worker.0,
+        identity.incarnation,
+        identity.cluster.clone(),
+        identity
+            .token
+            .as_ref()
+            .map(|token| token.secret().to_owned()),
+    );
+    let mut bytes = Vec::new();
+    greeting.put(&mut bytes);
+    frame(Kind::Hello, &bytes)
+}
+
+/// Judges the first frame of a peer.
+pub(crate) fn judge(identity: &Identity, side: Side, first: &Frame) -> Outcome {
+    match first.header.kind {
+        Kind::Refusal => Outcome::Refused {
+            reason: shown(&first.payload),
+        },
+        Kind::Hello => match read(&first.payload)
+            .map_err(unreadable)
+            .and_then(|greeting| check(identity, side, greeting))
+        {
+            Ok(peer) => Outcome::Welcome {
+                peer,
+                reply: (side == Side::Accepted).then(|| hello(identity)),
+            },
+            Err(reason) => refuse(reason),
+        },
+        kind => refuse(format!("a {kind:?} frame came before any greeting")),
+    }
+}
+
+/// The frame that tells a peer why it is not wanted.
+pub(crate) fn refusal(reason: &str) -> Frame {
+    frame(Kind::Refusal, reason.as_bytes())
+}
+
+fn refuse(reason: String) -> Outcome {
+    Outcome::Refuse {
+        reply: refusal(&reason),
+        reason,
+    }
+}
+
+fn unreadable(error: WireError) -> String {
+    format!("its greeting can't be read: {error}")
+}
+
+fn read(mut payload: &[u8]) -> Result<Greeting, WireError> {
+    // The version comes first, and decides about the rest.
+    let version = u16::get(&mut &payload[..])?;
+    if version != PROTOCOL_VERSION {
+        return Ok((version, 0, 0, String::new(), None));
+    }
+    let greeting = Greeting::get(&mut payload)?;
+    if payload.is_empty() {
+        Ok(greeting)
+    } else {
+        Err(WireError::Long)
+    }
+}
+
+fn check(identity: &Identity, side: Side, greeting: Greeting) -> Result<Greeted, String> {
+    let (version, worker, incarnation, cluster, token) = greeting;
+    if version != PROTOCOL_VERSION {
+        return Err(format!(
+            "it speaks version {version} of the exchange protocol, {} speaks version {PROTOCOL_VERSION}",
+            identity.worker
+        ));
+    }
+    match (&identity.token, &token) {
+        (None, None) => {}
+        (Some(ours), Some(theirs)) if ours.is(theirs) => {}
+        (Some(_), Some(_)) => return Err("its token is not that of this cluster".into()),
+        (Some(_), None) => return Err("it has no token, and this cluster asks for one".into()),
+        (None, Some(_)) => return Err("it has a token, and this cluster has none".into()),
+    }
+    if cluster != identity.cluster {
+        return Err(format!(
+            "it belongs to the cluster {cluster:?}, {} to {:?}",
+            identity.worker, identity.cluster
+        ));
+    }
+    let peer = Greeted {
+        worker: WorkerNumber(worker),
+        incarnation,
+    };
+    match side {
+        Side::Connected(Some(expected)) if expected != peer.worker => {
+            Err(format!("it is {}, and not {expected}", peer.worker))
+        }
+        _ if peer.worker == identity.worker && incarnation != identity.incarnation => Err(format!(
+            "it claims to be {}, as the other side does",
+            peer.worker
+        )),
+        _ => Ok(peer),
+    }
+}
+
+fn frame(kind: Kind, bytes: &[u8]) -> Frame {
+    Frame {
+        header: Header::new(kind, StreamId::new(0, 0)),
+        payload: Payload::copy_of(bytes),
+    }
+}
+
+/// A stranger's words, made safe for a terminal.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .take(MOST_REASON)
+        .map(|letter| if letter.is_control() { '�' } else { letter })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn identity(worker: u64) -> Identity {
+        Identity {
+            cluster: "harbour".into(),
+            worker: WorkerNumber(worker),
+            incarnation: 1,
+            token: None,
+        }
+    }
+
+    fn refused(ours: &Identity, side: Side, theirs: &Identity) -> String {
+        match judge(ours, side, &hello(theirs)) {
+            Outcome::Refuse { reason, reply } => {
+                assert_eq!(shown(&reply.payload), reason);
+                reason
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn members_of_a_cluster_greet_each_other() {
+        let (ours, theirs) = (identity(1), identity(2));
+        let Outcome::Welcome { peer, reply } = judge(&ours, Side::Accepted, &hello(&theirs)) else {
+            panic!("not welcome")
+        };
+        assert_eq!(peer.worker, WorkerNumber(2));
+        let back = judge(
+            &theirs,
+            Side::Connected(Some(WorkerNumber(1))),
+            &reply.unwrap(),
+        );
+        assert!(matches!(back, Outcome::Welcome { reply: None, .. }));
+    }
+
+    #[test]
+    fn every_refusal_says_its_reason() {
+        let ours = identity(1);
+        let other_cluster = Identity {
+            cluster: "airport".into(),
+            ..identity(2)
+        };
+        assert!(refused(&ours, Side::Accepted, &other_cluster).contains("airport"));
+        let with_token = |secret: &str| Identity {
+            token: Some(Token::new(secret)),
+            ..identity(2)
+        };
+        assert!(refused(&with_token("a"), Side::Accepted, &ours).contains("no token"));
+        let wrong = refused(&with_token("a"), Side::Accepted, &with_token("b"));
+        assert!(
+            wrong.contains("token") && !wrong.contains("harbour"),
+            "{wrong}"
+        );
+        let side = Side::Connected(Some(WorkerNumber(7)));
+        assert!(refused(&ours, side, &identity(2)).contains("worker 7"));
+        let again = Identity {
+            incarnation: 9,
+            ..identity(1)
+        };
+        assert!(refused(&ours, Side::Accepted, &again).contains("worker 1"));
+    }
+
+    #[test]
+    fn a_later_protocol_is_told_by_its_version_whatever_follows() {
+        let later = frame(Kind::Hello, &[9, 0, 1, 2, 3]);
+        let Outcome::Refuse { reason, .. } = judge(&identity(1), Side::Accepted, &later) else {
+            panic!("not refused")
+        };
+        assert!(reason.contains("version 9"), "{reason}");
+    }
+
+    #[test]
+    fn data_before_a_greeting_is_refused() {
+        let frame = frame(Kind::Records, &[1; 40]);
+        let outcome = judge(&identity(1), Side::Accepted, &frame);
+        assert!(matches!(outcome, Outcome::Refuse { .. }));
+    }
+
+    #[test]
+    fn a_refusal_can_not_write_to_the_terminal() {
+        let frame = frame(Kind::Refusal, b"no\x1b[2J\xff way");
+        let Outcome::Refused { reason } = judge(&identity(1), Side::Connected(None), &frame) else {
+            panic!("not refused")
+        };
+        assert_eq!(reason, "no�[2J� way");
+    }
+
+    proptest! {
+        #[test]
+        fn any_greeting_is_judged_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let mut bytes = bytes;
+            let _ = judge(&identity(1), Side::Accepted, &frame(Kind::Hello, &bytes));
+            if bytes.len() > 2 {
+                bytes[..2].copy_from_slice(&[1, 0]);
+            }
+            let _ = judge(&identity(1), Side::Accepted, &frame(Kind::Hello, &bytes));
+        }
+    }
+}

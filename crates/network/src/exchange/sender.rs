@@ -1,0 +1,322 @@
+//! The sending end of an edge to one other worker.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use ardea_core::{Chunk, Epoch, Error, ErrorCode, Marker, Result};
+
+use crate::exchange::block::{Block, BlockPool};
+use crate::exchange::flow::{Grant, SendWindow};
+use crate::exchange::frame::{Parcel, Payload};
+use crate::exchange::header::{HEADER_BYTES, Header, Kind};
+use crate::exchange::ids::{InstanceNumber, StreamId};
+use crate::exchange::port::Port;
+use ardea_codec::Wire;
+use ardea_core::ChunkCodec;
+
+/// How a sender fills its frames.
+#[derive(Clone, Copy, Debug)]
+pub struct SenderConfig {
+    /// About how long a payload becomes, in bytes.
+    pub frame_bytes: usize,
+    /// The greatest payload: what the peer's link takes. A record that is larger alone is an error.
+    pub most_payload: usize,
+    /// How many blocks of about `frame_bytes` may be under way to the network.
+    pub blocks: usize,
+    /// The number of the stream's first frame: above 1 if it continues one that was cut.
+    pub first_sequence: u64,
+}
+
+impl Default for SenderConfig {
+    fn default() -> Self {
+        SenderConfig {
+            frame_bytes: 56 << 10,
+            most_payload: 16 << 20,
+            blocks: 8,
+            first_sequence: 1,
+        }
+    }
+}
+
+/// Encodes what an edge sends to one other worker. One stream, in order: records to the instances there, and markers to all of them.
+///
+/// "Not now" is never an error: what could not be sent stays where it was, and the port's owner is woken when it can.
+#[derive(Debug)]
+pub struct EdgeSender {
+    stream: StreamId,
+    source: InstanceNumber,
+    epoch: Epoch,
+    port: Port,
+    codec: CodecRef,
+    config: SenderConfig,
+    window: SendWindow,
+    pool: BlockPool,
+    building: Option<Block>,
+    /// A full block that the link had no room for.
+    held: Option<Parcel>,
+    next_sequence: u64,
+    acknowledged: u64,
+    bytes_sent: u64,
+}
+
+pub(crate) struct CodecRef(pub(crate) Arc<dyn ChunkCodec>);
+
+impl std::fmt::Debug for CodecRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ChunkCodec")
+    }
+}
+
+impl EdgeSender {
+    /// The sender of `stream` through `port`, for the instance `source`, or for [all](InstanceNumber::ALL) of this worker.
+    pub fn new(
+        stream: StreamId,
+        source: InstanceNumber,
+        port: Port,
+        codec: Arc<dyn ChunkCodec>,
+        config: SenderConfig,
+    ) -> Self {
+        EdgeSender {
+            stream,
+            source,
+            epoch: Epoch(0),
+            port,
+            codec: CodecRef(codec),
+            window: SendWindow::default(),
+            pool: BlockPool::new(config.frame_bytes + (8 << 10), config.blocks.max(2)),
+            building: None,
+            held: None,
+            next_sequence: config.first_sequence,
+            acknowledged: config.first_sequence.saturating_sub(1),
+            bytes_sent: 0,
+            config,
+        }
+    }
+
+    /// Sends records from the front of `chunk` to one instance, as many as the window and the link allow; the rest stays.
+    /// True if none is left.
+    ///
+    /// # Errors
+    /// The peer is gone; the chunk holds records that the codec can't encode, or one that is too large for any frame.
+    pub fn send(&mut self, target: InstanceNumber, chunk: &mut Chunk) -> Result<bool> {
+        self.listen()?;
+        while !chunk.is_empty() {
+            if !self.may_write() {
+                return Ok(false);
+            }
+            let mut header = self.header(Kind::Records);
+            header.target = target;
+            let allowed = usize::try_from(self.window.available()).unwrap_or(usize::MAX);
+            let limit = self.config.frame_bytes.min(allowed.max(1024));
+            let codec = Arc::clone(&self.codec.0);
+            let most = self.config.most_payload;
+            self.write(header, |header, out| {
+                let start = out.len();
+                let records = codec.encode(chunk, limit, out)?;
+                header.records = records as u16;
+                if out.len() - start > most {
+                    return Err(too_large(out.len() - start, most));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(true)
+    }
+
+    /// Sends a marker to all instances, behind the records sent before. False: not now.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub fn mark(&mut self, marker: Marker) -> Result<bool> {
+        self.listen()?;
+        if !self.may_write() {
+            return Ok(false);
+        }
+        let kind = match marker {
+            Marker::Watermark(_) => Kind::Watermark,
+            Marker::Idle => Kind::Idle,
+            Marker::EpochEnd(_) => Kind::EpochEnd,
+            Marker::Latency(_) => Kind::Latency,
+            Marker::Done => Kind::Done,
+        };
+        let mut header = self.header(kind);
+        if let Marker::EpochEnd(epoch) = marker {
+            header.epoch = epoch;
+            self.epoch = epoch.next();
+        }
+        self.write(header, |_, out| {
+            match marker {
+                Marker::Watermark(watermark) => watermark.put(out),
+                Marker::Latency(born) => born.put(out),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
+    /// Says, behind what was sent before, that nobody here sends to this instance at the moment. False: not now.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub fn leave(&mut self, target: InstanceNumber) -> Result<bool> {
+        self.listen()?;
+        if !self.may_write() {
+            return Ok(false);
+        }
+        let mut header = self.header(Kind::Leave);
+        header.target = target;
+        self.write(header, |_, _| Ok(()))?;
+        Ok(true)
+    }
+
+    /// Gives what has gathered to the link: to be called at the end of each slice. True if nothing is left here.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub fn flush(&mut self) -> Result<bool> {
+        self.listen()?;
+        if let Some(block) = self.building.take() {
+            if self.held.is_some() {
+                self.building = Some(block);
+            } else {
+                let parcel = Parcel::Bundle(Payload::in_block(&block, 0, block.len()));
+                self.pool.lend(&block);
+                self.held = self.port.send(parcel).err();
+            }
+        }
+        Ok(self.held.is_none() && self.building.is_none())
+    }
+
+    /// The numbers of the frames that were sent and that the receiver has not said it dealt with; after the peer is gone, those
+    /// that may have been lost.
+    pub fn in_flight(&self) -> RangeInclusive<u64> {
+        self.acknowledged + 1..=self.next_sequence - 1
+    }
+
+    /// The number of the last frame that the receiver has said it dealt with.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// Bytes of all frames that were sent so far, whether they arrived or not.
+    pub fn bytes_sent(&self) -> u64 {
+        self.bytes_sent
+    }
+
+    /// Bytes that were sent and that the receiver has not said it dealt with.
+    pub fn bytes_in_flight(&self) -> u64 {
+        self.window.in_flight()
+    }
+
+    /// Whether the receiver's window keeps it from sending.
+    pub fn is_shut(&self) -> bool {
+        self.window.is_shut()
+    }
+
+    /// How many blocks were allocated so far; in a steady state it stands still.
+    pub fn blocks_made(&self) -> u64 {
+        self.pool.made()
+    }
+
+    fn header(&self, kind: Kind) -> Header {
+        let mut header = Header::new(kind, self.stream);
+        header.source = self.source;
+        header.epoch = self.epoch;
+        header.sequence = self.next_sequence;
+        header
+    }
+
+    /// Takes in grants, and learns of the peer's end.
+    fn listen(&mut self) -> Result<()> {
+        while let Some(frame) = self.port.receive() {
+            let mut numbers = &frame.payload[..];
+            let (Kind::Grant, Ok(consumed), Ok(allowed)) = (
+                frame.header.kind,
+                u64::get(&mut numbers),
+                u64::get(&mut numbers),
+            ) else {
+                continue;
+            };
+            let acknowledged = frame.header.sequence;
+            let granted = self.window.granted(Grant { consumed, allowed });
+            if granted.is_err() || acknowledged >= self.next_sequence {
+                return Err(Error::new(
+                    ErrorCode::Network,
+                    format!(
+                        "{} acknowledged what was never sent on {}",
+                        self.port.peer(),
+                        self.stream
+                    ),
+                )
+                .hint("run the same version of ardea on all workers"));
+            }
+            self.acknowledged = self.acknowledged.max(acknowledged);
+        }
+        if let Some(parcel) = self.held.take() {
+            self.held = self.port.send(parcel).err();
+        }
+        match self.port.gone() {
+            Some(gone) => Err(gone.clone().into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a frame can be written now: the window is open, and there is a block with room.
+    fn may_write(&mut self) -> bool {
+        if self.window.is_shut() {
+            self.window.wait();
+            return false;
+        }
+        if self.held.is_some() {
+            return false;
+        }
+        if self.building.is_none() {
+            self.building = self.pool.take_within().or_else(|| {
+                self.port.wants_room();
+                self.pool.take_within()
+            });
+            if let Some(block) = &mut self.building {
+                Arc::make_mut(block).clear();
+            }
+        }
+        self.building.is_some()
+    }
+
+    /// Writes a frame into the block at hand, which [`may_write`](Self::may_write) has found.
+    fn write(
+        &mut self,
+        mut header: Header,
+        payload: impl FnOnce(&mut Header, &mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let Some(block) = &mut self.building else {
+            return Ok(());
+        };
+        // Nobody shares it yet: this copies nothing.
+        let out = Arc::make_mut(block);
+        let start = out.len();
+        out.resize(start + HEADER_BYTES, 0);
+        let written = payload(&mut header, out);
+        if written.is_err() {
+            out.truncate(start);
+            return written;
+        }
+        let bytes = out.len() - start;
+        header.waited = self.window.sent(bytes as u64);
+        self.bytes_sent += bytes as u64;
+        out[start..start + HEADER_BYTES].copy_from_slice(&header.encode(bytes - HEADER_BYTES));
+        self.next_sequence += 1;
+        if out.len() >= self.config.frame_bytes {
+            self.flush()?;
+        }
+        Ok(())
+    }
+}
+
+fn too_large(bytes: usize, most: usize) -> Error {
+    Error::new(
+        ErrorCode::LimitReached,
+        format!("a record takes {bytes} bytes on the wire, and a frame at most {most}"),
+    )
+    .hint("send large objects through storage and a reference to them through the job")
+}

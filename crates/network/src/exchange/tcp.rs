@@ -1,0 +1,253 @@
+//! TCP: non-blocking sockets of our own, polled, with nothing between them and the tasklets.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::tls::{Tls, explain, rustls};
+use ardea_core::{Error, ErrorCode, Result};
+
+use crate::exchange::doorbell::Doorbell;
+use crate::exchange::framed::{Framed, FramedConfig};
+use crate::exchange::polling::{Polled, Poller, Sockets};
+use crate::exchange::tls::TlsStream;
+use crate::exchange::transport::{ByteStream, Connection, Listener, Transport};
+
+/// How TCP is used.
+#[derive(Clone, Debug, Default)]
+pub struct TcpConfig {
+    /// Queues and blocks of each connection.
+    pub framed: FramedConfig,
+    /// Whether peers have to prove who they are by a token. Without that, and without certificates, only loopback addresses can be
+    /// listened at.
+    pub is_protected: bool,
+    /// Certificates, if connections are encrypted and both sides have to show one. All of a cluster have them, or nobody.
+    pub tls: Option<Tls>,
+}
+
+/// Connections over TCP. Addresses are numeric: `10.0.0.7:7400`, `[::1]:0`; finding out names can block, and is not done here.
+pub struct TcpTransport {
+    poller: Poller,
+    config: TcpConfig,
+}
+
+impl fmt::Debug for TcpTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TcpTransport")
+    }
+}
+
+impl TcpTransport {
+    /// A transport without connections.
+    ///
+    /// # Errors
+    /// If the operating system gives no means to poll.
+    pub fn new(config: TcpConfig) -> Result<Self> {
+        let poller = Poller::new()?;
+        Ok(TcpTransport { poller, config })
+    }
+}
+
+impl Transport for TcpTransport {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn connect(&mut self, address: &str) -> Result<Box<dyn Connection>> {
+        let to = numeric(address)?;
+        let failed = |error: io::Error| {
+            Error::new(ErrorCode::Network, format!("cannot connect to {address}"))
+                .because(error)
+                .hint("check the address and the limit of open files")
+        };
+        let stream = mio::net::TcpStream::connect(to).map_err(failed)?;
+        let stream = TcpStream::register(stream, self.poller.sockets(), false).map_err(failed)?;
+        match &self.config.tls {
+            None => Ok(connection(stream, address.to_string(), &self.config)),
+            Some(tls) => {
+                let name = tls.peer_name(&to.ip().to_string())?;
+                let tls = rustls::ClientConnection::new(tls.client(), name)
+                    .map_err(|error| no_tls(address, &error))?;
+                let stream = TlsStream::new(stream, tls);
+                Ok(connection(stream, address.to_string(), &self.config))
+            }
+        }
+    }
+
+    fn listen(&mut self, address: &str) -> Result<Box<dyn Listener>> {
+        let at = numeric(address)?;
+        let is_protected = self.config.is_protected || self.config.tls.is_some();
+        if !is_protected && !at.ip().is_loopback() {
+            return Err(Error::new(
+                ErrorCode::InvalidConfig,
+                format!("{address} can be reached from other machines, and peers prove nothing"),
+            )
+            .hint("configure a token or certificates, or listen at 127.0.0.1"));
+        }
+        let failed = |error: io::Error| {
+            Error::new(ErrorCode::Network, format!("cannot listen at {address}"))
+                .because(error)
+                .hint("choose another port, or 0 for any that is free")
+        };
+        let listener = mio::net::TcpListener::bind(at).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?.to_string();
+        let sockets = self.poller.sockets().clone();
+        let listener = sockets.add(listener).map_err(failed)?;
+        Ok(Box::new(TcpListener {
+            listener,
+            address,
+            sockets,
+            config: self.config.clone(),
+        }))
+    }
+
+    fn doorbell(&self) -> Doorbell {
+        self.poller.doorbell()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<()> {
+        self.poller.wait(timeout)
+    }
+}
+
+fn numeric(address: &str) -> Result<SocketAddr> {
+    address.parse().map_err(|_| {
+        Error::new(
+            ErrorCode::InvalidConfig,
+            format!("{address:?} is no address of a socket"),
+        )
+        .hint("write it as 10.0.0.7:7400 or [::1]:7400")
+    })
+}
+
+fn no_tls(peer: &str, error: &rustls::Error) -> Error {
+    Error::new(ErrorCode::Network, format!("no TLS with {peer}"))
+        .because(explain(error))
+        .hint("check the certificates")
+}
+
+fn connection(
+    stream: impl ByteStream + 'static,
+    peer: String,
+    config: &TcpConfig,
+) -> Box<dyn Connection> {
+    // Strangers get to send a greeting; the link allows more when it knows them.
+    Box::new(Framed::new(
+        stream,
+        peer,
+        config.framed,
+        crate::exchange::handshake::MOST_GREETING_BYTES,
+    ))
+}
+
+struct TcpListener {
+    listener: Polled<mio::net::TcpListener>,
+    address: String,
+    sockets: Sockets,
+    config: TcpConfig,
+}
+
+impl TcpListener {
+    fn connection(&self, stream: TcpStream, peer: String) -> Result<Box<dyn Connection>> {
+        let Some(tls) = &self.config.tls else {
+            return Ok(connection(stream, peer, &self.config));
+        };
+        let tls =
+            rustls::ServerConnection::new(tls.server()).map_err(|error| no_tls(&peer, &error))?;
+        Ok(connection(TlsStream::new(stream, tls), peer, &self.config))
+    }
+}
+
+impl Listener for TcpListener {
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn accept(&mut self) -> Result<Option<Box<dyn Connection>>> {
+        let failed = |error: io::Error| {
+            Error::new(
+                ErrorCode::Network,
+                format!("cannot take a connection at {}", self.address),
+            )
+            .because(error)
+            .hint("raise the limit of open files for this process")
+        };
+        loop {
+            match self.listener.take(|listener| listener.accept()) {
+                Ok((stream, from)) => {
+                    let stream =
+                        TcpStream::register(stream, &self.sockets, true).map_err(failed)?;
+                    return self.connection(stream, from.to_string()).map(Some);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                // Whoever it was has hung up meanwhile.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::Interrupted
+                            | io::ErrorKind::ConnectionAborted
+                            | io::ErrorKind::ConnectionReset
+                    ) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+}
+
+/// A socket that may still have to be connected.
+#[derive(Debug)]
+struct TcpStream {
+    stream: Polled<mio::net::TcpStream>,
+    is_connected: bool,
+}
+
+impl TcpStream {
+    fn register(
+        stream: mio::net::TcpStream,
+        sockets: &Sockets,
+        is_connected: bool,
+    ) -> io::Result<Self> {
+        let stream = sockets.add(stream)?;
+        if is_connected {
+            stream.socket.set_nodelay(true)?;
+        }
+        Ok(TcpStream {
+            stream,
+            is_connected,
+        })
+    }
+
+    /// Finds out how connecting went, once something is known about it.
+    fn connect(&mut self) -> io::Result<()> {
+        if self.is_connected {
+            return Ok(());
+        }
+        if !self.stream.is_writable() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if let Some(error) = self.stream.socket.take_error()? {
+            return Err(error);
+        }
+        self.stream.socket.peer_addr()?;
+        self.stream.socket.set_nodelay(true)?;
+        self.is_connected = true;
+        Ok(())
+    }
+}
+
+impl ByteStream for TcpStream {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        self.connect()?;
+        self.stream.read(space)
+    }
+
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.connect()?;
+        self.stream.write(pieces)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+}

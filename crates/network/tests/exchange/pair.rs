@@ -1,0 +1,191 @@
+//! Two workers with a link between them, polled by one thread.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ardea_core::{Chunk, Clock, Result, Waker};
+use ardea_network::exchange::*;
+use ardea_network::tls::Tls;
+use ardea_network::tls::testing::certificates;
+
+/// How long anything may take before a test gives up.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Steps until `done`; fails after [`PATIENCE`].
+pub fn until(mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "nothing comes any more");
+        std::thread::yield_now();
+    }
+}
+
+/// A member of the cluster of these tests.
+pub fn identity(worker: u64) -> Identity {
+    Identity {
+        cluster: "harbour".into(),
+        worker: WorkerNumber(worker),
+        incarnation: 1,
+        token: None,
+    }
+}
+
+/// The transports of two workers, and where the second listens.
+pub type Ways = (Box<dyn Transport>, Box<dyn Transport>, &'static str);
+
+/// The transports to test.
+pub fn transports() -> Vec<Ways> {
+    let network = MemoryNetwork::default();
+    let certificates = certificates();
+    vec![
+        (
+            Box::new(network.transport()),
+            Box::new(network.transport()),
+            "second",
+        ),
+        (Box::new(tcp()), Box::new(tcp()), "127.0.0.1:0"),
+        (
+            Box::new(tls(&certificates)),
+            Box::new(tls(&certificates)),
+            "127.0.0.1:0",
+        ),
+    ]
+}
+
+/// The same with TLS.
+fn tls(certificates: &Tls) -> TcpTransport {
+    let mut config = TcpConfig {
+        tls: Some(certificates.clone()),
+        ..TcpConfig::default()
+    };
+    config.framed.assembler.block_bytes = 20_000;
+    TcpTransport::new(config).unwrap()
+}
+
+/// TCP with small blocks, so that frames are cut in many places.
+pub fn tcp() -> TcpTransport {
+    let mut config = TcpConfig::default();
+    config.framed.assembler.block_bytes = 20_000;
+    TcpTransport::new(config).unwrap()
+}
+
+/// A worker with one link.
+pub struct Worker {
+    pub transport: Box<dyn Transport>,
+    pub link: Link,
+    pub clock: Clock,
+}
+
+impl Worker {
+    pub fn poll(&mut self) -> Result<bool, PeerGone> {
+        self.transport.wait(Duration::ZERO).unwrap();
+        Ok(self.link.poll(self.clock.now())?.made)
+    }
+
+    pub fn sender<T: Wire>(&mut self, stream: StreamId) -> EdgeSender {
+        let port = self.link.open(End::Sender, stream, Waker::none()).unwrap();
+        let codec = Arc::new(RowsCodec::<T>::wire());
+        EdgeSender::new(
+            stream,
+            InstanceNumber::ALL,
+            port,
+            codec,
+            SenderConfig::default(),
+        )
+    }
+
+    pub fn receiver<T: Wire>(&mut self, stream: StreamId) -> EdgeReceiver {
+        let port = self
+            .link
+            .open(End::Receiver, stream, Waker::none())
+            .unwrap();
+        let codec = Arc::new(RowsCodec::<T>::wire());
+        let config = ReceiverConfig::default();
+        EdgeReceiver::new(stream, port, codec, config, self.clock.now())
+    }
+}
+
+/// Two connected ends.
+pub fn connections(
+    first: &mut dyn Transport,
+    second: &mut dyn Transport,
+    address: &str,
+) -> (Box<dyn Connection>, Box<dyn Connection>) {
+    let mut listener = second.listen(address).unwrap();
+    let connecting = first.connect(listener.address()).unwrap();
+    let mut accepted = None;
+    until(|| {
+        second.wait(Duration::ZERO).unwrap();
+        accepted = listener.accept().unwrap();
+        accepted.is_some()
+    });
+    (connecting, accepted.unwrap())
+}
+
+/// Two workers that have greeted each other.
+pub fn pair(
+    first: Box<dyn Transport>,
+    second: Box<dyn Transport>,
+    address: &str,
+    config: LinkConfig,
+) -> (Worker, Worker) {
+    let clock = Clock::system();
+    pair_by(&clock, || {}, (first, second, address), config)
+}
+
+/// The same by this clock, where time passes when `pass` is called.
+pub fn pair_by(
+    clock: &Clock,
+    mut pass: impl FnMut(),
+    (mut first, mut second, address): (Box<dyn Transport>, Box<dyn Transport>, &str),
+    config: LinkConfig,
+) -> (Worker, Worker) {
+    let (there, here) = connections(&mut *first, &mut *second, address);
+    let link = |connection, side, worker, transport: &dyn Transport| {
+        let bell = transport.doorbell();
+        Link::new(
+            connection,
+            side,
+            identity(worker),
+            bell,
+            config,
+            clock.now(),
+        )
+    };
+    let mut workers = (
+        Worker {
+            link: link(there, Side::Connected(Some(WorkerNumber(2))), 1, &*first),
+            transport: first,
+            clock: clock.clone(),
+        },
+        Worker {
+            link: link(here, Side::Accepted, 2, &*second),
+            transport: second,
+            clock: clock.clone(),
+        },
+    );
+    until(|| {
+        pass();
+        workers.0.poll().unwrap();
+        workers.1.poll().unwrap();
+        workers.0.link.peer().is_some() && workers.1.link.peer().is_some()
+    });
+    workers
+}
+
+/// Takes what has come as numbers.
+pub fn take_numbers(
+    receiver: &mut EdgeReceiver,
+    now: Duration,
+    into: &mut Vec<u64>,
+) -> Result<usize> {
+    let mut chunk = Chunk::default();
+    let before = into.len();
+    while receiver.receive(now, &mut chunk)?.is_some() {
+        if !chunk.is_empty() {
+            into.extend_from_slice(chunk.rows::<u64>()?.values());
+            chunk.clear();
+        }
+    }
+    Ok(into.len() - before)
+}

@@ -1,0 +1,233 @@
+//! The document that describes the interface: OpenAPI 3.1, made of the table of routes and of the types.
+
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::Fault;
+use crate::routes::{Operation, ROUTES, Route, Success};
+
+/// Failures that every route may have.
+const OF_ALL: [u16; 5] = [400, 401, 408, 500, 503];
+
+/// The OpenAPI 3.1 document of the interface.
+///
+/// ```
+/// let document = ardea_rest::openapi_document();
+/// assert_eq!(document["openapi"], "3.1.0");
+/// assert!(document["paths"]["/v1/jobs/{job}"]["get"].is_object());
+/// ```
+pub fn openapi_document() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    });
+    let mut generator = SchemaGenerator::new(settings);
+    let fault = generator.subschema_for::<Fault>();
+    let mut paths: Map<String, Value> = Map::new();
+    for route in ROUTES {
+        let operation = operation(route, &mut generator, fault.as_value());
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.verb.in_lower_case()] = operation;
+    }
+    let schemas = generator.take_definitions(true);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Ardea cluster",
+            "summary": "What can be asked of a cluster and its jobs, and commanded",
+            "description": "Times are milliseconds since 1970, sizes bytes. A command is answered when it has been decided and stored; \
+                the phase of the job tells when it has been carried out.",
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+            "version": env!("CARGO_PKG_VERSION"),
+        },
+        "servers": [{ "url": "/" }],
+        "security": [{ "token": [] }, {}],
+        "tags": [
+            { "name": "cluster", "description": "The cluster and its hosts" },
+            { "name": "jobs", "description": "The jobs of the cluster" },
+            { "name": "maps", "description": "The maps of the cluster" },
+        ],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The cluster's token, if it has one; without one it is reached from its own machine only.",
+                },
+            },
+        },
+    })
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> Value {
+    let of_jobs = ["/v1/jobs", "/v1/history"];
+    let tag = if of_jobs.iter().any(|path| route.path.starts_with(path)) {
+        "jobs"
+    } else if route.path.starts_with("/v1/maps") {
+        "maps"
+    } else {
+        "cluster"
+    };
+    let mut operation = json!({
+        "operationId": route.id,
+        "summary": route.about,
+        "tags": [tag],
+        "responses": responses(route, generator, fault),
+    });
+    let parameters = parameters(route, generator);
+    if !parameters.is_empty() {
+        operation["parameters"] = Value::Array(parameters);
+    }
+    if let Some(body) = route.body {
+        operation["requestBody"] = json!({
+            "required": true,
+            "content": { "application/json": { "schema": body(generator) } },
+        });
+    }
+    if route.operation == Operation::Document {
+        // It tells nothing of the cluster.
+        operation["security"] = json!([]);
+    }
+    operation
+}
+
+fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
+    let mut parameters: Vec<Value> = route
+        .path_parameters()
+        .map(|name| {
+            let (about, schema) = match name {
+                "container" => (
+                    "The number of the container",
+                    json!({ "type": "integer", "format": "uint32", "minimum": 0 }),
+                ),
+                "host" => ("The name of the host", json!({ "type": "string" })),
+                "map" => ("The name of the map", json!({ "type": "string" })),
+                _ => ("The name of the job", json!({ "type": "string" })),
+            };
+            json!({ "name": name, "in": "path", "required": true, "description": about, "schema": schema })
+        })
+        .collect();
+    let Some(query) = route.query else {
+        return parameters;
+    };
+    let fields = query(generator).to_value();
+    let required = |name: &str| {
+        let names = fields["required"].as_array();
+        names.is_some_and(|names| names.iter().any(|known| known == name))
+    };
+    for (name, schema) in fields["properties"].as_object().into_iter().flatten() {
+        let mut schema = schema.clone();
+        let about = schema
+            .as_object_mut()
+            .and_then(|schema| schema.remove("description"));
+        let schema = never_null(schema);
+        parameters.push(json!({
+            "name": name,
+            "in": "query",
+            "required": required(name),
+            "description": about,
+            "schema": schema,
+        }));
+    }
+    parameters
+}
+
+/// A parameter that is left out is left out: none is ever written as `null`, which is how the body's fields may be left open.
+fn never_null(mut schema: Value) -> Value {
+    for (list, is_null) in [
+        ("type", (|kind| kind == "null") as fn(&Value) -> bool),
+        ("anyOf", |schema| schema["type"] == "null"),
+    ] {
+        let Some(choices) = schema.get_mut(list).and_then(Value::as_array_mut) else {
+            continue;
+        };
+        choices.retain(|choice| !is_null(choice));
+        if let [only] = &mut choices[..] {
+            let only = only.take();
+            match list {
+                "type" => schema["type"] = only,
+                _ => return only,
+            }
+        }
+    }
+    schema
+}
+
+fn responses(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> Value {
+    let (about, content) = match route.success {
+        Success::Json(schema) => (
+            "Done",
+            Some(("application/json", schema(generator).to_value())),
+        ),
+        Success::Created(schema) => (
+            "The cluster has the job",
+            Some(("application/json", schema(generator).to_value())),
+        ),
+        Success::Lines(schema) => (
+            "JSON objects, one a line, as they come",
+            Some(("application/x-ndjson", schema(generator).to_value())),
+        ),
+        Success::Accepted => ("It is decided, and will be done", None),
+        Success::Document => (
+            "An OpenAPI 3.1 document",
+            Some(("application/json", json!({ "type": "object" }))),
+        ),
+    };
+    let mut responses = Map::new();
+    let mut success = json!({ "description": about });
+    if let Some((kind, schema)) = content {
+        success["content"] = json!({ kind: { "schema": schema } });
+    }
+    responses.insert(route.success.status().to_string(), success);
+    if route.operation == Operation::Document {
+        return Value::Object(responses);
+    }
+    if route.names_a_job() {
+        let elsewhere = json!({
+            "description": "Another host leads the job: ask it the same",
+            "headers": { "Location": { "description": "Where", "schema": { "type": "string" } } },
+            "content": { "application/json": { "schema": {
+                "type": "object",
+                "properties": { "message": { "type": "string" }, "location": { "type": "string" } },
+                "required": ["message", "location"],
+            } } },
+        });
+        responses.insert("307".into(), elsewhere);
+    }
+    let has_body = route.body.is_some();
+    let too_large = [413].into_iter().filter(|_| has_body);
+    for status in OF_ALL
+        .into_iter()
+        .chain(route.failures.iter().copied())
+        .chain(too_large)
+    {
+        let content = json!({ "application/json": { "schema": fault } });
+        let mut failure = json!({ "description": meaning(status), "content": content });
+        if status == 503 {
+            let about = "In how many seconds to ask again; it says that nothing was done";
+            let schema = json!({ "type": "integer", "minimum": 0 });
+            failure["headers"] =
+                json!({ "Retry-After": { "description": about, "schema": schema } });
+        }
+        responses.insert(status.to_string(), failure);
+    }
+    responses.sort_keys();
+    Value::Object(responses)
+}
+
+fn meaning(status: u16) -> &'static str {
+    match status {
+        400 => "The request or what it asks for makes no sense",
+        401 => "The token is missing or wrong",
+        404 => "There is no such job or host",
+        408 => "The request was not complete in time",
+        409 => "It can't be done as things are: a name is taken, or the job is busy",
+        413 => "The body is too large",
+        422 => "It doesn't fit into the containers",
+        503 => "Not now; try again. With a header Retry-After nothing was done",
+        _ => "Something failed within the cluster",
+    }
+}

@@ -1,0 +1,146 @@
+//! What stands in the node of a job's epochs: which life it is in, which epoch is committed, and the receipts of snapshots.
+//!
+//! ```text
+//! "ARDE"   4 bytes
+//! version  2 bytes, little-endian
+//! the rest    zstd of postcard
+//! ```
+//!
+//! The receipts of a thousand workers are some 100 KB, twice or more often; they differ by little, and pack well.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use ardea_coordination::control::EpochsRecord;
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_metastore::MAX_VALUE_BYTES;
+
+const LETTERS: [u8; 4] = *b"ARDE";
+
+/// The version of the layout.
+const VERSION: u16 = 1;
+
+/// Letters and version.
+const HEAD_BYTES: usize = 6;
+
+/// The most that a value may unpack to: what is damaged can't take all memory.
+const MOST_UNPACKED_BYTES: u64 = 256 << 20;
+
+const ZSTD_LEVEL: i32 = 3;
+
+/// The value of the node.
+///
+/// # Errors
+///
+/// [`ErrorCode::LimitReached`] with both sizes if it is larger than a state manager takes.
+pub(crate) fn encode(record: &EpochsRecord) -> Result<Vec<u8>> {
+    let failed = |why: String| {
+        let what = format!("the epochs of job {} can't be encoded", record.job);
+        Error::new(ErrorCode::Internal, what).because(why)
+    };
+    let body = postcard::to_stdvec(record).map_err(|error| failed(error.to_string()))?;
+    let packed =
+        zstd::bulk::compress(&body, ZSTD_LEVEL).map_err(|error| failed(error.to_string()))?;
+    let mut value = Vec::with_capacity(HEAD_BYTES + packed.len());
+    value.extend(LETTERS);
+    value.extend(VERSION.to_le_bytes());
+    value.extend(packed);
+    if value.len() > MAX_VALUE_BYTES {
+        let kept = record.snapshots.len();
+        let what = format!(
+            "what has to be stored of job {}, with {kept} snapshots, takes {} bytes, and a state manager takes {MAX_VALUE_BYTES}",
+            record.job,
+            value.len(),
+        );
+        return Err(Error::new(ErrorCode::LimitReached, what)
+            .hint("keep fewer snapshots, forget savepoints, or use fewer containers"));
+    }
+    Ok(value)
+}
+
+/// Reads the value of a node.
+///
+/// # Errors
+///
+/// [`ErrorCode::VersionMismatch`] if another version of Ardea wrote it in another layout, [`ErrorCode::StateCorrupt`] if it is damaged.
+pub(crate) fn decode(value: &[u8]) -> Result<Arc<EpochsRecord>> {
+    let head = value.split_first_chunk::<HEAD_BYTES>();
+    let Some((head, packed)) = head.filter(|(head, _)| head.starts_with(&LETTERS)) else {
+        return Err(damaged("it does not begin as a record of epochs does"));
+    };
+    let [.., low, high] = *head;
+    let version = u16::from_le_bytes([low, high]);
+    if version != VERSION {
+        let what = format!(
+            "a job's epochs are stored in layout {version}, and this version of Ardea reads layout {VERSION}"
+        );
+        return Err(Error::new(ErrorCode::VersionMismatch, what)
+            .hint("run the same version of ardea in all processes of the cluster"));
+    }
+    let mut body = Vec::new();
+    let decoder = zstd::stream::read::Decoder::new(packed).map_err(damaged)?;
+    let mut limited = decoder.take(MOST_UNPACKED_BYTES);
+    limited.read_to_end(&mut body).map_err(damaged)?;
+    let record = postcard::from_bytes(&body).map_err(damaged)?;
+    Ok(Arc::new(record))
+}
+
+fn damaged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::new(
+        ErrorCode::StateCorrupt,
+        "a job's record of epochs is damaged",
+    )
+    .because(why)
+    .hint("the job can't go on: kill it, and submit it again from its newest savepoint (recovery.from); without one it begins with nothing")
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_coordination::control::{Generation, JobRef, PlanVersion};
+    use ardea_core::Epoch;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record() -> EpochsRecord {
+        let mut record = EpochsRecord::new(JobRef {
+            cluster: "prod".into(),
+            name: "word-count".into(),
+            submission: 42,
+        });
+        record.generation = Generation(3);
+        record.plan = PlanVersion(2);
+        record.numbers = Epoch(128);
+        record
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let value = encode(&record()).unwrap();
+        assert_eq!(*decode(&value).unwrap(), record());
+    }
+
+    #[test]
+    fn another_layout_is_refused_with_both_versions() {
+        let mut value = encode(&record()).unwrap();
+        value[4] = 9;
+        let error = decode(&value).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::VersionMismatch);
+        assert!(error.to_string().contains('9'), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn damage_is_an_error_and_never_a_panic(
+            at in 0_usize..200,
+            to in any::<u8>(),
+            cut in 0_usize..200,
+        ) {
+            let mut value = encode(&record()).unwrap();
+            let at = at % value.len();
+            value[at] = to;
+            value.truncate(value.len().saturating_sub(cut));
+            let _ = decode(&value);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! One master goes, another comes, and no worker notices more than that.
+
+use std::time::Duration;
+
+use ardea_coordination::control::{Command, JobPhase, MasterEpoch};
+use ardea_core::ErrorCode;
+use ardea_metastore::StateManager;
+use ardea_metastore::layout::JobLayout;
+use ardea_server::leader::{JobDesk, JobStore, JobView, NoteView, Standing, past_jobs_of};
+use tokio::io::AsyncWriteExt;
+
+use crate::rig::{Rig, desk, leads, until, until_told};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_takes_over_from_a_dead_leader_and_no_worker_is_restarted() {
+    let rig = Rig::new().await;
+    let first = rig.master("a").await;
+    let job = rig.submit("word-count").await.unwrap();
+    leads(&first, "word-count", JobPhase::Running).await;
+    let second = rig.master("b").await;
+    assert_eq!(
+        desk(&second, "word-count").await.standing(),
+        Standing::StandsBy
+    );
+    let before = rig.machine.workers();
+    drop(first);
+    let desk = leads(&second, "word-count", JobPhase::Running).await;
+    let view = desk.view().await.unwrap();
+    assert!(view.master.epoch > MasterEpoch(1));
+    assert!(
+        view.containers
+            .iter()
+            .all(|container| container.restarts == 0)
+    );
+    assert_eq!(rig.machine.workers(), before);
+    for notes in rig.machine.all_notes() {
+        assert_eq!(notes.lock().unwrap().starts, 3);
+    }
+    let leader = JobStore::new(rig.state(), job)
+        .unwrap()
+        .leader()
+        .await
+        .unwrap();
+    let leader = leader.expect("a lease");
+    assert_eq!(
+        (leader.holder.as_str(), leader.address.as_str()),
+        ("b", second.address())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_ends_in_good_order_is_followed_at_once_and_commands_go_on() {
+    let rig = Rig::new().await;
+    let first = rig.master("a").await;
+    rig.submit("word-count").await.unwrap();
+    leads(&first, "word-count", JobPhase::Running).await;
+    let second = rig.master("b").await;
+    desk(&second, "word-count").await;
+    let before = rig.machine.workers();
+    first.close().await;
+    let desk = leads(&second, "word-count", JobPhase::Running).await;
+    assert_eq!(rig.machine.workers(), before);
+    desk.command(Command::Kill).await.unwrap();
+    let over = desk.wait_for(|standing| *standing == Standing::Over);
+    tokio::time::timeout(crate::rig::DEADLINE, over)
+        .await
+        .expect("over");
+    rig.workers("no worker", <[_]>::is_empty).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_process_leads_many_jobs_and_the_end_of_one_is_none_of_the_others() {
+    let rig = Rig::new().await;
+    let master = rig.master("a").await;
+    for name in ["one", "two", "three"] {
+        rig.submit(name).await.unwrap();
+    }
+    for name in ["one", "two", "three"] {
+        leads(&master, name, JobPhase::Running).await;
+    }
+    assert_eq!(master.desks().len(), 3);
+    let two = desk(&master, "two").await;
+    two.command(Command::Kill).await.unwrap();
+    let over = two.wait_for(|standing| *standing == Standing::Over);
+    tokio::time::timeout(crate::rig::DEADLINE, over)
+        .await
+        .expect("over");
+    rig.workers("four workers", |workers| workers.len() == 4)
+        .await;
+    for name in ["one", "three"] {
+        leads(&master, name, JobPhase::Running).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn garbage_and_strangers_at_the_masters_port_change_nothing() {
+    let rig = Rig::new().await;
+    let master = rig.master("a").await;
+    let job = rig.submit("word-count").await.unwrap();
+    leads(&master, "word-count", JobPhase::Running).await;
+    let mut garbage = tokio::net::TcpStream::connect(master.address())
+        .await
+        .unwrap();
+    let _ = garbage.write_all(&[0xA5; 100_000]).await;
+    let unknown = ardea_network::rpc::Greeting::new("to work").of_job("nobody#1");
+    let refused = ardea_network::rpc::connect(
+        master.address(),
+        &unknown,
+        &rig.security,
+        crate::rig::DEADLINE,
+    );
+    let refused = refused.await.unwrap_err();
+    assert!(refused.to_string().contains("nobody#1"), "{refused}");
+    // Somebody who greets well and then talks nonsense.
+    let greeting = ardea_network::rpc::Greeting::new("to work").of_job(job.key());
+    let courier = ardea_network::rpc::connect(
+        master.address(),
+        &greeting,
+        &rig.security,
+        crate::rig::DEADLINE,
+    );
+    let (mut sender, mut receiver) = courier.await.unwrap().split();
+    sender
+        .send(&"nonsense of no kind of message")
+        .await
+        .unwrap();
+    assert!(!matches!(
+        receiver
+            .receive::<ardea_coordination::control::ToWorker>()
+            .await,
+        Ok(Some(_))
+    ));
+    let desk = leads(&master, "word-count", JobPhase::Running).await;
+    let view = desk.view().await.unwrap();
+    assert!(
+        view.containers
+            .iter()
+            .all(|container| container.restarts == 0)
+    );
+}
+
+/// Waits until what was seen of the job is handed over, and that says this.
+async fn handed_over(rig: &Rig, what: &str) {
+    let layout = JobLayout::of("word-count").unwrap();
+    let says_so = async || {
+        let node = rig.state.get(layout.chronicle()).await.ok().flatten()?;
+        let text = String::from_utf8_lossy(&node.value);
+        text.contains(what).then_some(())
+    };
+    until_told(what, says_so).await;
+}
+
+/// Waits until it is handed over since when the job runs.
+async fn runs_since(rig: &Rig) -> u64 {
+    let layout = JobLayout::of("word-count").unwrap();
+    let since = async || {
+        let node = rig.state.get(layout.chronicle()).await.ok().flatten()?;
+        let seen: serde_json::Value = serde_json::from_slice(&node.value).ok()?;
+        let (phase, began) = (&seen["lasting"][0], &seen["lasting"][1]);
+        (*phase == "Running").then(|| began.as_u64()).flatten()
+    };
+    until_told("since when it runs is handed over", since).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_master_knows_what_the_last_one_has_seen() {
+    let rig = Rig::new().await;
+    let first = rig.master("a").await;
+    rig.submit("word-count").await.unwrap();
+    // Whoever leads from now on knows it, also if the lease is lost on a busy machine: what `a` itself says may be of before or after that.
+    let runs_since = runs_since(&rig).await;
+    let second = rig.master("b").await;
+    rig.machine.kill(2);
+    rig.workers("two workers", |workers| workers.len() == 2)
+        .await;
+    handed_over(&rig, "\"restarts\":1").await;
+    drop(first);
+    let desk = leads(&second, "word-count", JobPhase::Running).await;
+    // Not by the restart, which a scheduler that has just been started may tell before what was handed over has been read.
+    let followed = "b leads the job now, a did before";
+    let is_told = |note: &NoteView| note.what.to_string().contains(followed);
+    let view = until_seen(&desk, |view| view.notes.iter().any(is_told)).await;
+    assert!(view.master.epoch > MasterEpoch(1));
+    assert_eq!(view.containers[1].restarts, 1);
+    assert_eq!(view.since_ms, runs_since);
+    assert_eq!(view.containers[0].restarts, 0);
+    let failed = &view.failures[0];
+    assert_eq!((failed.container.0, failed.count), (2, 1));
+    let told: Vec<String> = view.notes.iter().map(|it| it.what.to_string()).collect();
+    for wanted in ["plan 1 was made", "ended by signal 9"] {
+        assert!(told.iter().any(|told| told.contains(wanted)), "{told:?}");
+    }
+    desk.command(Command::Kill).await.unwrap();
+    let over = desk.wait_for(|standing| *standing == Standing::Over);
+    tokio::time::timeout(crate::rig::DEADLINE, over)
+        .await
+        .expect("over");
+    let past = past_jobs_of(&*rig.state, "word-count").await.unwrap();
+    assert_eq!(past[0].failures.len(), 1);
+    let layout = JobLayout::of("word-count").unwrap();
+    let left = rig.state.get(layout.chronicle()).await.unwrap();
+    assert!(left.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_handed_over_and_is_damaged_is_written_anew_and_that_is_told() {
+    let mut rig = Rig::new().await;
+    // A master that lost its lease meanwhile, on a machine with much else to do, would tell of it once more.
+    rig.term = Duration::from_secs(8);
+    let first = rig.master("a").await;
+    rig.submit("word-count").await.unwrap();
+    leads(&first, "word-count", JobPhase::Running).await;
+    handed_over(&rig, "Running").await;
+    let layout = JobLayout::of("word-count").unwrap();
+    let mut file = rig.folder.as_ref().unwrap().path().join("tree");
+    file.extend(layout.chronicle().names());
+    let second = rig.master("b").await;
+    drop(first);
+    std::fs::write(file.join(".node"), "junk").unwrap();
+    let told = |view: &JobView, what: &str| {
+        let mut notes = view.notes.iter().map(|note| note.what.to_string());
+        notes.any(|note| note.contains(what) && note.contains("ARD-505"))
+    };
+    // By the master that reads it first.
+    let desk = leads(&second, "word-count", JobPhase::Running).await;
+    let lost = "what masters before have seen of the job is lost";
+    until_seen(&desk, |view| told(view, lost)).await;
+    handed_over(&rig, lost).await;
+    // By the one that overwrites it.
+    std::fs::write(file.join(".node"), "").unwrap();
+    rig.machine.kill(2);
+    let anew = "was damaged, and is written anew";
+    let view = until_seen(&desk, |view| told(view, anew)).await;
+    let notes = view.notes.iter().map(|note| note.what.to_string());
+    assert_eq!(notes.filter(|note| note.contains("ARD-505")).count(), 2);
+    handed_over(&rig, anew).await;
+    // A job that ends leaves nothing, also if it can't be read.
+    std::fs::write(file.join(".node"), "").unwrap();
+    desk.command(Command::Kill).await.unwrap();
+    let over = desk.wait_for(|standing| *standing == Standing::Over);
+    tokio::time::timeout(crate::rig::DEADLINE, over)
+        .await
+        .expect("over");
+    let left = rig.state.get(layout.chronicle()).await.unwrap();
+    assert!(left.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_node_of_one_job_is_told_and_keeps_nobody_from_the_others() {
+    let rig = Rig::new().await;
+    rig.submit("other").await.unwrap();
+    let tree = rig.folder.as_ref().unwrap().path().join("tree");
+    std::fs::write(tree.join("jobs/other/.node"), "").unwrap();
+    std::fs::write(tree.join("jobs/other/definition/.node"), "").unwrap();
+    let master = rig.master("a").await;
+    rig.submit("word-count").await.unwrap();
+    leads(&master, "word-count", JobPhase::Running).await;
+    let obstacle = until("it is told", || master.obstacles().remove("other")).await;
+    assert_eq!(obstacle.code(), ErrorCode::StateCorrupt);
+}
+
+/// Waits until the job is seen so.
+async fn until_seen(desk: &JobDesk, is_so: impl Fn(&JobView) -> bool) -> JobView {
+    let look = async || Some(desk.view().await.unwrap()).filter(&is_so);
+    until_told("the job is seen so", look).await
+}

@@ -1,0 +1,37 @@
+//! The state manager is a real etcd, which is killed and started again.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_metastore::conformance::{Server, Skipped};
+use ardea_metastore::etcd::EtcdState;
+use ardea_metastore::{StateManager, StateOptions, StatePath};
+
+use crate::away::without;
+use crate::rig::Rig;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_outlives_a_killed_etcd() {
+    let server = match Server::start("etcd.sh") {
+        Ok(server) => server,
+        Err(Skipped(why)) => {
+            let _ = writeln!(std::io::stderr(), "SKIPPED a test with etcd: {why}");
+            return;
+        }
+    };
+    let options = StateOptions {
+        session_timeout: Duration::from_secs(3),
+        patience: Duration::from_secs(1),
+    };
+    let root = StatePath::parse("/harbour").unwrap();
+    let state = EtcdState::connect(&[server.address().to_string()], &root, options).await;
+    let state: Arc<dyn StateManager> = Arc::new(state.expect("it connects"));
+    let rig = Rig::over(state, None);
+    let master = rig.master("a").await;
+    without(&rig, &master, |away| match away {
+        true => server.kill(),
+        false => server.restart(),
+    })
+    .await;
+}

@@ -1,0 +1,6 @@
+//! State backends.
+//!
+//! * [`disk`]: keyed state on local disk.
+#![forbid(unsafe_code)]
+
+pub mod disk;
