@@ -1,7 +1,7 @@
 # The project's commands. Each installs what the machine lacks first (scripts/setup.sh), then does what it says.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test hosts torture sim bench lint docs loom miri
+.PHONY: help demo install test hosts torture sim bench lint docs loom miri
 
 # cargo is found even by a shell that has not read rustup's environment.
 export PATH := $(PATH):$(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin
@@ -13,6 +13,10 @@ help: ## this list
 demo: ## the live table of flight delays; ARGS go to `ardea demo`
 	@scripts/setup.sh build
 	cargo run --release --bin ardea -- demo $(ARGS)
+
+install: ## the program `ardea` into ~/.cargo/bin, optimised as a whole; ARGS such as --features kafka
+	@scripts/setup.sh build
+	cargo install --profile dist --locked --path crates/cli $(ARGS)
 
 test: ## all tests
 	@scripts/setup.sh test
@@ -32,7 +36,7 @@ sim: ## simulated clusters of a thousand containers through faults; ARGS go to `
 
 bench: ## `ardea bench nexmark --query q5 --max`, or `ardea bench` with ARGS; a table, in a pipe one line of JSON
 	@scripts/setup.sh bench
-	cargo run --release --bin ardea -- bench $(or $(ARGS),nexmark --query q5 --max)
+	cargo run --profile dist --bin ardea -- bench $(or $(ARGS),nexmark --query q5 --max)
 
 lint: ## format, clippy, docs, dependencies, house rules
 	@scripts/setup.sh lint
